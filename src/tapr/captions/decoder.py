@@ -65,11 +65,11 @@ class Decoder:
         self._tokens: list[int] = json.loads(CAPTIONER_VOCABULARY.path.read_text())  # word i is token i - FIRST_WORD
 
     def greedy(self, vectors: Float32) -> list[Caption]:
-        """One caption for each vector of (B, d): the most likely word each time."""
+        """Write a caption for each vector of (B, d): the most likely word each time."""
         return self._say(vectors, lambda log_probabilities, _: int(log_probabilities.argmax()))
 
     def sample(self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0) -> list[Caption]:
-        """`count` captions of one vector (d,), sampled at random, some may be equal; seed and index decide each."""
+        """Sample `count` captions of one vector (d,) at random; some may be equal; seed and index decide each."""
         if not temperature > 0:
             raise BadOption(f"the temperature must be above 0, not {temperature:g}", "temperature")
         chances = [np.random.default_rng([seed, place]) for place in range(count)]
@@ -81,7 +81,7 @@ class Decoder:
         return self._say(np.repeat(vector[None], count, axis=0), draw)
 
     def beam(self, vector: Float32, width: int = BEAM) -> list[Caption]:
-        """`width` different captions of one vector (d,), the likeliest for its length first."""
+        """Find `width` different captions of one vector (d,), the likeliest for its length first."""
         memory = self._network.read(_checked(vector[None]))
         going, done = [_LineProgress()], list[_LineProgress]()
         for at in range(MOST_WORDS):
@@ -136,7 +136,7 @@ def _last_words(lines: list[_LineProgress]) -> NDArray[np.int64]:
 
 
 def _likeliest(log_probabilities: Float32, count: int) -> list[int]:
-    """The `count` likeliest words, equals in the order of their numbers."""
+    """Return the `count` likeliest words, equals in the order of their numbers."""
     words = np.argpartition(-log_probabilities, count)[:count]
     order = np.lexsort((words, -log_probabilities[words]))
     return [int(word) for word in words[order]]

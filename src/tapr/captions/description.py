@@ -27,16 +27,16 @@ class Description:
 
     @property
     def is_title(self) -> bool:
-        """Whether it may stand under a picture: surely right, and it names nothing twice ("a hat with a hat")."""
+        """Return whether it may stand under a picture: surely right, and naming nothing twice ("a hat with a hat")."""
         words = re.findall(r"[a-z]{3,}", self.text.casefold())
         named = [word.rstrip("es") for word in words if word not in _SAID_TWICE]  # "dress" and "dresses" are the same
         return self.score >= TITLE and len(set(named)) == len(named)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return it ready for JSON."""
         return {"text": self.text, "score": round(self.score, 4), "sure": self.sure}
 
 
 def has_captioner(card: EncoderCard) -> bool:
-    """Only the default encoder has one, with any extractor and centred or not: its global vectors stay the same."""
+    """Return whether it is the default encoder, with any extractor, centred or not: global vectors stay the same."""
     return card.name == DEFAULT_ENCODER

@@ -29,14 +29,14 @@ class Network:
         self._session = session(CAPTIONER.path)
 
     def read(self, vectors: Float32) -> Float32:
-        """(B, d) unit vectors -> the memory that `step` continues."""
+        """Turn unit vectors (B, d) into the memory that `step` continues."""
         count = len(vectors)
         memory = np.zeros((2 * _LAYERS, count, _HEADS, 0, _HEAD), np.float32)
         _, memory = self._run(np.asarray(vectors, np.float32)[:, None], np.zeros((count, 0), np.int64), 0, memory)
         return memory
 
     def step(self, words: NDArray[np.int64], at: int, memory: Float32) -> tuple[Float32, Float32]:
-        """The last word (B,) of each caption, at this place from 0 -> log-probabilities (B, V) of the next, memory."""
+        """Map captions' last words (B,), at this place from 0, to log-probabilities (B, V) of the next, and memory."""
         logits, memory = self._run(np.zeros((len(words), 0, DIM), np.float32), words[:, None], at, memory)
         logits[:, :END] = -np.inf
         return _log_softmax(logits), memory

@@ -38,10 +38,10 @@ _MANNERS = {
 
 
 def manner(caption: str) -> str:
-    """Which of its three styles a caption has: a sentence, a product of a catalogue, an emoji's name."""
+    """Return a caption's style: a sentence, a product of a catalogue, an emoji's name."""
     return next((name for name, start in _MANNERS.items() if start.match(caption)), "sentence")
 
 
 def chance_of_being_right(caption: str, log_probability: float, cosine: float) -> float:
-    """From 0 to 1. The mean log-probability of its words, and the text tower's cosine with the picture."""
+    """Estimate from the mean log-probability of its words and the text tower's cosine with the picture; 0 to 1."""
     return LINES[manner(caption)](log_probability, cosine)

@@ -46,7 +46,7 @@ class EncoderCard:
 
 
 def pixels_sentence(mean: Sequence[float], std: Sequence[float]) -> str:
-    """The card's `pixels` of a tower whose pictures are made by Frame."""
+    """Return the card's `pixels` of a tower whose pictures are made by Frame."""
     shown = (", ".join(f"{value:.4g}" for value in values) for values in (mean, std))
     return "bicubic; mean {}; deviation {}".format(*shown)
 
@@ -77,23 +77,23 @@ class Encoder(Protocol):
     def card(self) -> EncoderCard: ...
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        """RGB picture -> (image_size, image_size, 3), cropped or padded as the card says.
+        """Crop or pad an RGB picture, as the card says, to (image_size, image_size, 3).
 
         An encoder with an attribute `frame` (a Frame) does here what that frame does, and no more. A worker process
         then does it in place of the encoder, right after it has decoded the picture.
         """
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        """B prepared pictures -> Evidence with vectors (B, d) and (B, M, d)."""
+        """Encode B prepared pictures: Evidence with vectors (B, d) and (B, M, d)."""
 
     def encode_texts(self, texts: Sequence[str]) -> Float32:
-        """Phrases -> (B, d), to be compared with global vectors."""
+        """Encode phrases, (B, d), to be compared with global vectors."""
 
     def encode_atoms(self, texts: Sequence[str]) -> Float32:
-        """Phrases -> (B, d), to be compared with local vectors; differs from encode_texts only when centred."""
+        """Encode phrases, (B, d), to be compared with local vectors; differs from encode_texts only when centred."""
 
     def unread(self, text: str) -> str:
-        """The end of the text that lies past the text tower's limit and is not read; "" when all of it is."""
+        """Return the end of the text that lies past the text tower's limit and is not read; "" when all of it is."""
 
 
 @runtime_checkable
@@ -102,10 +102,10 @@ class BulkEncoder(Encoder, Protocol):
 
     @property
     def bulk(self) -> int:
-        """How many pictures it wants at once; 1 where it is not so fast."""
+        """Return how many pictures it wants at once; 1 where it is not so fast."""
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        """As encode_images, in the fp16 that a bank stores."""
+        """Encode prepared pictures in the fp16 that a bank stores."""
 
 
 @runtime_checkable
@@ -114,7 +114,7 @@ class ConcurrentEncoder(Encoder, Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many batches it works on at once."""
+        """Return how many batches it works on at once."""
 
 
 @runtime_checkable
@@ -126,7 +126,7 @@ class ComposingEncoder(Encoder, Protocol):
     """
 
     def encode_composed(self, prepared: Sequence[NDArray[np.uint8]], texts: Sequence[str]) -> Float32:
-        """B prepared pictures and an edit each -> (B, d), to be compared with global vectors."""
+        """Encode B prepared pictures and an edit each, (B, d), to be compared with global vectors."""
 
 
 @runtime_checkable
@@ -134,7 +134,7 @@ class TextBulkEncoder(Encoder, Protocol):
     """An encoder that reads many texts in less time than one after the other."""
 
     def encode_together(self, texts: Sequence[str]) -> Float32:
-        """As encode_texts, up to rounding; a text's vector does not depend on the others."""
+        """Encode texts as encode_texts does, up to rounding; a text's vector does not depend on the others."""
 
 
 def unit(vectors: NDArray[Any]) -> Float32:

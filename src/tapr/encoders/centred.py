@@ -60,10 +60,10 @@ class CentredEncoder(EncoderWrapper):
 
 
 def phrases() -> list[str]:
-    """The fixed list: it decides vectors, so changing it changes every centred bank made after."""
+    """Return the fixed list: it decides vectors, so changing it changes every centred bank made after."""
     return PHRASES.read_text(encoding="utf-8").splitlines()
 
 
 def phrase_mean(encoder: Encoder) -> Float32:
-    """The mean vector (d,) of the fixed phrases, in the encoder's template."""
+    """Return the mean vector (d,) of the fixed phrases, in the encoder's template."""
     return np.asarray(encoder.encode_atoms(phrases()).mean(axis=0), np.float32)

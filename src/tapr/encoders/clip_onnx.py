@@ -52,7 +52,7 @@ class ClipOnnxEncoder:
         say: Say = quiet,
         threads: int | None = None,
     ) -> None:
-        """`arithmetic`: one of `arithmetics`; None is TAPR_ARITHMETIC, or the default."""
+        """Take one of `arithmetics` as `arithmetic`; None is TAPR_ARITHMETIC, or the default."""
         self.frame = Frame(IMAGE_SIZE, fit)
         if template.count("{}") != 1:
             raise BadOption(f"the text template {template!r} must contain {{}} once, where the phrase goes", "template")
@@ -115,12 +115,12 @@ class ClipOnnxEncoder:
 
     @cached_property
     def _image_pool(self) -> ThreadPoolExecutor:
-        """For all who ask at the same time: no processor waits for the last picture of somebody's batch."""
+        """Return the pool of all callers: no processor waits for the last picture of another's batch."""
         return ThreadPoolExecutor(self._threads, "tapr-image")
 
     @cached_property
     def _text_pool(self) -> ThreadPoolExecutor:
-        """Its own: a text does not wait for the pictures before it."""
+        """Return a pool for texts alone: a text does not wait for the pictures before it."""
         return ThreadPoolExecutor(self._threads, "tapr-text")
 
     @cached_property
@@ -133,5 +133,5 @@ class ClipOnnxEncoder:
 
 
 def weights_sha256() -> str:
-    """sha256 over the two towers' sha256 hex digests, image tower first, written one after the other."""
+    """Hash the two towers' sha256 hex digests, image tower first, written one after the other."""
     return hashlib.sha256((CLIP_B16_IMAGE_TOWER.sha256 + CLIP_B16_TEXT_TOWER.sha256).encode()).hexdigest()

@@ -75,7 +75,7 @@ class TorchTower:
             self._near = self._put(neighbourhood(NATIVE, self._extractor.neighbourhood, self._extractor.reads_cls))
 
     def __call__(self, pictures: Any) -> tuple[Any, Any]:
-        """(B, S, S, 3) bytes -> global vectors (B, d), local vectors (B, M, d), of any length."""
+        """Encode (B, S, S, 3) bytes: global vectors (B, d), local vectors (B, M, d), of any length."""
         with self._torch.inference_mode():
             states = self._embedded(pictures.to(self._device, non_blocking=True))
             for block in self._blocks[:-1]:
@@ -84,7 +84,7 @@ class TorchTower:
             return self._last(states, self._blocks[-1])
 
     def _embedded(self, pixels: Any) -> Any:
-        """In float32: a pixel's weight is too small for float16."""
+        """Embed patches in float32: a pixel's weight is too small for float16."""
         cut = pixels.float().unflatten(1, (SIDE, PATCH)).unflatten(3, (SIDE, PATCH))  # (B, 14, 16, 14, 16, 3)
         patches = cut.permute(0, 1, 3, 2, 4, 5).reshape(len(pixels), SIDE**2, -1) @ self._patches
         states = self._torch.nn.functional.pad(patches, (0, 0, 1, 0)) + self._places
@@ -103,7 +103,7 @@ class TorchTower:
         return self._normed(cls, self._ln_post).float() @ self._projection, pooled @ self._projection
 
     def _reread(self, query: Any, key: Any, value: Any) -> Any:
-        """What each patch reads from the values, (B, P, D)."""
+        """Return what each patch reads from the values, (B, P, D)."""
         extractor = self._extractor
         if not extractor.attends:
             return value[:, :, 1:].transpose(1, 2).flatten(2)
@@ -116,7 +116,7 @@ class TorchTower:
         return reduce(add, reads)
 
     def _sides(self, states: Any, block: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Queries, keys and values, (B, heads, tokens, D / heads) each."""
+        """Return queries, keys and values, (B, heads, tokens, D / heads) each."""
         joined = self._linear(self._normed(states, block["ln1"]), block["sides"])
         query, key, value = (side.unflatten(-1, (HEADS, -1)).transpose(1, 2) for side in joined.chunk(3, dim=-1))
         return query, key, value

@@ -111,7 +111,7 @@ class TowerWeights:
         )
 
     def by_name(self) -> dict[str, NDArray[Any]]:
-        """The arrays that a graph takes, by the names that it has for them."""
+        """Return the arrays that a graph takes, by the names that it has for them."""
         arrays: dict[str, NDArray[Any]] = {
             "patches": self.patches,
             "places": self.places,
@@ -136,7 +136,7 @@ class TowerWeights:
 
 @cache
 def large_columns() -> tuple[Columns, ...]:
-    """The columns after each norm that graphs multiply in float32."""
+    """Return the columns after each norm that graphs multiply in float32."""
     return tuple(map(tuple, json.loads(COLUMNS.read_bytes())))
 
 
@@ -145,7 +145,7 @@ def _norm_arrays(name: str, norm: Norm) -> dict[str, NDArray[Any]]:
 
 
 def _layer_arrays(name: str, layer: StoredLinear, columns: Columns = ()) -> dict[str, NDArray[Any]]:
-    """A layer's codes and scale, and its bias: below the float32 weights of some columns, if there are any."""
+    """Return a layer's codes and scale, and its bias: below the float32 weights of some columns, if there are any."""
     arrays: dict[str, NDArray[Any]] = {f"{name}.codes": layer.codes, f"{name}.scale": layer.scale}
     if columns:
         return arrays | {f"{name}.apart": np.concatenate([layer.weight[list(columns)], layer.bias[None]])}

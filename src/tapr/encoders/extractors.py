@@ -31,7 +31,7 @@ class Extractor:
 
     @property
     def as_trained(self) -> bool:
-        """Whether it is the block itself, so that the block's own output will do."""
+        """Return whether it is the block itself, so that the block's own output will do."""
         trained = self.attends == (("query", "key"),) and self.reads_cls and self.whole_block
         return trained and not self.neighbourhood
 
@@ -54,7 +54,7 @@ DEFAULT_EXTRACTOR = "clearclip"
 
 
 def extractor_of(name: str) -> Extractor:
-    """The row of this name; an unknown name is refused. Rows are looked up here and nowhere else."""
+    """Return the row of this name; an unknown name is refused. Rows are looked up here and nowhere else."""
     row = EXTRACTORS.get(name)
     if row is None:
         raise BadOption(f"unknown extractor {name!r}: choose one of {', '.join(EXTRACTORS)}", "extractor")

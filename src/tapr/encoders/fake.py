@@ -65,7 +65,7 @@ class FakeEncoder:
         return " ".join(re.findall(r"\w+", text)[_TOKENS:])
 
     def _colours(self, pixels: NDArray[Any]) -> Float32:
-        """(B, h, w, 3) -> (B, 32): how much of each palette colour there is, and a trace of the mean colour."""
+        """Map (B, h, w, 3) to (B, 32): how much of each palette colour there is, and a trace of the mean colour."""
         distance = ((pixels[..., None, :] - _PALETTE) ** 2).sum(-1)  # (B, h, w, 12)
         share = np.exp(-distance / 0.05)
         share = share / share.sum(-1, keepdims=True)

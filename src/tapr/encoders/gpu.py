@@ -14,7 +14,7 @@ _DRIVER = Path("/dev/nvidiactl")
 
 
 def gpu_for(device: str | None) -> Any:
-    """The GPU that is asked for, or where nothing is asked the first one; None: the CPU."""
+    """Return the GPU that is asked for, or where nothing is asked the first one; None: the CPU."""
     arithmetic = asked_for()
     if device == "cpu" or (device is None and (arithmetic not in (None, FLOAT16) or not _DRIVER.exists())):
         return None

@@ -17,17 +17,17 @@ class ImageTower:
     """Safe to call from any number of threads."""
 
     def __init__(self, weights: Path, extractor: str) -> None:
-        """`weights`: the fetched file, whose hash has been checked."""
+        """Open the tower. `weights`: the fetched file, whose hash has been checked."""
         graph = GRAPHS / f"{extractor}.onnx"
         self._session = session(graph, finished=True, weights=TowerWeights.read(weights).by_name())
         self._outputs = [output.name for output in self._session.get_outputs()]
 
     def encode(self, pixels: NDArray[np.uint8]) -> tuple[Float32, Float32]:
-        """(S, S, 3) -> (d,), (M, d)"""
+        """Encode a picture: (S, S, 3) -> (d,), (M, d)."""
         evidence = self.encode_batch(pixels[None])
         return evidence.global_vectors[0], evidence.local_vectors[0]
 
     def encode_batch(self, pixels: NDArray[np.uint8]) -> Evidence:
-        """(B, S, S, 3) -> (B, d), (B, M, d): a picture's vectors are the same in any batch."""
+        """Encode (B, S, S, 3) -> (B, d), (B, M, d): a picture's vectors are the same in any batch."""
         global_vectors, local_vectors = self._session.run(self._outputs, {INPUT: pixels})
         return Evidence(unit(global_vectors), unit(local_vectors))

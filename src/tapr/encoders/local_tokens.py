@@ -79,13 +79,13 @@ class LastBlock:
 
 
 def local_tokens(extractor: str, hidden: Float32, block: LastBlock, native: Grid) -> Float32:
-    """One picture's last block input (1 + P, D), CLS first -> (P, d) in the joint space, of any length."""
+    """Map a picture's last block input (1 + P, D), CLS first, to (P, d) in the joint space, of any length."""
     tokens: Float32 = _normed_patches(extractor_of(extractor), hidden, block, native) @ block.projection
     return tokens
 
 
 def local_vectors(extractor: str, hidden: Float32, block: LastBlock, native: Grid, grid: Grid) -> Float32:
-    """The same, average-pooled from the native grid to (rows, columns): (M, d) unit vectors.
+    """Return local vectors average-pooled from the native grid to (rows, columns): (M, d) unit vectors.
 
     The projection is linear, so it comes after the pooling, where it has fewer rows to work on.
     """
@@ -94,7 +94,7 @@ def local_vectors(extractor: str, hidden: Float32, block: LastBlock, native: Gri
 
 
 def pooled_grid(native: Grid) -> Grid:
-    """The grid that local vectors are pooled to: 7 -> 7, 14 -> 7, 16 -> 8, 24 -> 8 per side.
+    """Return the grid that local vectors are pooled to: 7 -> 7, 14 -> 7, 16 -> 8, 24 -> 8 per side.
 
     A side takes its largest divisor of 5 to 8, so that all cells are equal and disjoint; where there is none
     (27, 37), 8 cells of about the same size. A side of 8 or fewer stays as it is.
@@ -112,7 +112,7 @@ def _pooled_side(side: int) -> int:
 
 @lru_cache(maxsize=8)
 def pooling(native: Grid, grid: Grid) -> Float32:
-    """Matrix (M, P) of average pooling; cells overlap by a patch where the sizes do not divide."""
+    """Return the matrix (M, P) of average pooling; cells overlap by a patch where the sizes do not divide."""
     return np.kron(_averages(native[0], grid[0]), _averages(native[1], grid[1]))
 
 
@@ -126,7 +126,7 @@ def _averages(length: int, cells: int) -> Float32:
 
 @lru_cache(maxsize=8)
 def neighbourhood(native: Grid, deviation: float = 5.0, reads_cls: bool = False) -> Float32:
-    """Matrix (P, P), or (P, 1 + P) with the CLS token: exp(-distance^2 / (2 deviation^2)) between patches.
+    """Return (P, P), or (P, 1 + P) with the CLS token: exp(-distance^2 / (2 deviation^2)) between patches.
 
     It is added to the logits; the CLS token has no place, and nothing is added for it.
     """
@@ -137,7 +137,7 @@ def neighbourhood(native: Grid, deviation: float = 5.0, reads_cls: bool = False)
 
 
 def _normed_patches(extractor: Extractor, hidden: Float32, block: LastBlock, native: Grid) -> Float32:
-    """(1 + P, D) -> (P, D): the patches after the last block, as the extractor reads it, and the final norm."""
+    """Map (1 + P, D) to (P, D): the patches after the last block, as the extractor reads it, and the final norm."""
     hidden = np.asarray(hidden, np.float32)
     patches = block.out(_attention(extractor, block.ln1(hidden), block, native))
     if extractor.whole_block:
@@ -147,7 +147,7 @@ def _normed_patches(extractor: Extractor, hidden: Float32, block: LastBlock, nat
 
 
 def _attention(extractor: Extractor, normed: Float32, block: LastBlock, native: Grid) -> Float32:
-    """(1 + P, D) -> (P, D): what each patch reads from the values, before the output projection."""
+    """Map (1 + P, D) to (P, D): what each patch reads from the values, before the output projection."""
     if not extractor.attends:
         return block.value(normed[1:])
     scale = np.float32((block.projection.shape[0] / block.heads) ** -0.25)  # on both sides of a product
@@ -172,7 +172,7 @@ def _attention(extractor: Extractor, normed: Float32, block: LastBlock, native: 
 
 
 def _attend(logits: Float32, values: Float32) -> Float32:
-    """softmax(logits) @ values, overwriting the logits."""
+    """Compute softmax(logits) @ values, overwriting the logits."""
     logits -= logits.max(axis=-1, keepdims=True)
     weights: Float32 = np.exp(logits, out=logits)
     read: Float32 = weights @ values
@@ -187,7 +187,7 @@ def _activate(activation: str, x: Float32) -> Float32:
 
 
 def _erf(x: Float32) -> Float32:
-    """The error function, which NumPy lacks, to 3e-7: formula 7.1.26 of Abramowitz and Stegun."""
+    """Return the error function, which NumPy lacks, to 3e-7: formula 7.1.26 of Abramowitz and Stegun."""
     t = _float32(1 / (1 + np.float32(0.3275911) * np.abs(x)))
     series = np.zeros_like(x)
     for coefficient in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):

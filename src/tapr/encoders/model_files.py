@@ -66,7 +66,7 @@ FETCHED = (CLIP_B16_IMAGE_TOWER,)
 
 
 def rows() -> list[dict[str, Any]]:
-    """The table of `tapr models list`, JSON-ready: fetched files first."""
+    """Return the table of `tapr models list`, JSON-ready: fetched files first."""
     return [*map(_fetched, FETCHED), *map(_shipped, SHIPPED)]
 
 

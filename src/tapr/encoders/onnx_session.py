@@ -27,7 +27,7 @@ def session(model: bytes | Path, *, finished: bool = False, weights: Weights | N
 
 @cache
 def processor_engine() -> Engine:
-    """The row of the table that this processor is in."""
+    """Return the row of the table that this processor is in."""
     return PROCESSORS["exact" if _multiplies_exactly() else "saturating"]
 
 

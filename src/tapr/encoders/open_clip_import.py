@@ -10,7 +10,7 @@ from tapr.utils.extras import install_hint
 
 
 def import_open_clip() -> Any:
-    """The open_clip package, or a sentence that says how to get it."""
+    """Return the open_clip package, or refuse with a sentence that says how to get it."""
     try:
         import torch  # noqa: F401
 
@@ -28,7 +28,7 @@ def import_open_clip() -> Any:
 
 @lru_cache(maxsize=1)
 def _declare_torchvision_operators() -> Any:
-    """A torchvision whose compiled part does not fit this torch cannot be imported, for want of operators.
+    """Declare the operators without which a torchvision that does not fit this torch cannot be imported.
 
     open_clip imports torchvision for its picture transforms; neither they nor tapr call these operators, so that
     declaring them is enough. The declaration lives as long as the returned object, which the cache keeps.

@@ -101,7 +101,7 @@ class OpenClipEncoder:
         return self._in_bulk.size if self._device.type == "cuda" else 1
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        """As encode_images, all on the device: what travels back is the fp16 that a bank stores."""
+        """Encode pictures, all on the device: what travels back is the fp16 that a bank stores."""
         return self._in_bulk(prepared)
 
     def encode_texts(self, texts: Sequence[str]) -> Float32:
@@ -133,7 +133,7 @@ class OpenClipEncoder:
         return globals_, locals_
 
     def _pixels(self, pictures: Any) -> Any:
-        """(B, S, S, 3) bytes -> (B, 3, S, S) as the tower was trained, on the device, in its precision."""
+        """Turn (B, S, S, 3) bytes into (B, 3, S, S) as the tower was trained, on the device, in its precision."""
         import torch
 
         pixels = pictures.to(self._device, non_blocking=True).permute(0, 3, 1, 2).float() / 255
@@ -180,7 +180,7 @@ def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
 
 
 def trained_as(model: str, pretrained: str) -> str:
-    """The model whose activation these weights were trained with: open_clip offers the same tag for both."""
+    """Return the model whose activation these weights were trained with: open_clip offers the same tag for both."""
     open_clip = import_open_clip()
     tag = _tag_and_path(open_clip, model, pretrained)[0]
     if not tag:
@@ -190,7 +190,7 @@ def trained_as(model: str, pretrained: str) -> str:
 
 
 def _tag_and_path(open_clip: Any, model: str, pretrained: str) -> tuple[str, str]:
-    """TAG, PATH or TAG@PATH; the part that is not there is empty. A path may hold an @ of its own."""
+    """Split TAG, PATH or TAG@PATH; the part that is not there is empty. A path may hold an @ of its own."""
     tags = open_clip.list_pretrained_tags_by_model(model)
     if pretrained in tags:
         return pretrained, ""
@@ -199,7 +199,7 @@ def _tag_and_path(open_clip: Any, model: str, pretrained: str) -> tuple[str, str
 
 
 def _settings_of_all(open_clip: Any, model: str, path: str) -> dict[str, Any]:
-    """The statistics that all published checkpoints of a model share; where they differ, the file must say its own.
+    """Return the statistics that a model's published checkpoints share; where they differ, the file must say its own.
 
     ViT-L-14's do: laion2b_s32b_b82k was trained with 0.5, the others with OpenAI's. A wrong choice costs accuracy, and
     nothing would show it.
@@ -238,7 +238,7 @@ def _check_model(open_clip: Any, model: str) -> None:
 
 
 def _tokens_of(visual: Any, extractor: str) -> Any:
-    """What gives global and local vectors of normalised pixels, by the kind of tower."""
+    """Return what gives global and local vectors of normalised pixels, by the kind of tower."""
     from tapr.encoders.torch_timm import TimmTokens, is_timm
     from tapr.encoders.torch_tokens import TorchTokens
 
@@ -255,7 +255,7 @@ def _tokenizer(open_clip: Any, model: str) -> Any:
 
 
 def _token_counts(tokenizer: Any) -> tuple[int, Callable[[str], int]]:
-    """How many tokens a tokenizer adds to a text, and a function that counts those of a text."""
+    """Return how many tokens a tokenizer adds to a text, and a function that counts those of a text."""
     inner = getattr(tokenizer, "tokenizer", None)  # of transformers
     if inner is None:
         return 2, lambda text: len(tokenizer.encode(text))  # the start and the end of text
@@ -263,7 +263,7 @@ def _token_counts(tokenizer: Any) -> tuple[int, Callable[[str], int]]:
 
 
 def _settings_beside(file: Path) -> dict[str, Any]:
-    """Pixel statistics of a checkpoint file: those of the open_clip_config.json in its folder, where there is one."""
+    """Return the pixel statistics of the open_clip_config.json beside a checkpoint file, where there is one."""
     config = file.with_name("open_clip_config.json")
     if not config.is_file():
         return {}
@@ -274,7 +274,7 @@ def _settings_beside(file: Path) -> dict[str, Any]:
 
 
 def _cached(settings: dict[str, Any]) -> Path | None:
-    """The file of a tag where the hub's cache on this machine has it; asks no network."""
+    """Return the file of a tag where the hub's cache on this machine has it; asks no network."""
     from huggingface_hub import try_to_load_from_cache
 
     repository, _, name = settings["hf_hub"].rpartition("/")
@@ -310,7 +310,7 @@ def _load(open_clip: Any, source: _Source) -> Any:
 
 
 def _digest(network: Any, source: _Source) -> str:
-    """sha256 over the float32 weights by name, then the pixel statistics: the same for .bin and .safetensors."""
+    """Hash the float32 weights by name, then the pixel statistics: the same for .bin and .safetensors."""
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

@@ -26,12 +26,12 @@ DEFAULT_ENCODER = "clip-b16"
 
 
 def known_models() -> tuple[Known, ...]:
-    """The lines of `tapr models list`, other packages' last."""
+    """Return the lines of `tapr models list`, other packages' last."""
     return tuple(known for _, row in ENCODERS.working() for known in row.models)
 
 
 def row_of(name: str) -> EncoderRow:
-    """The row that a name, as given to --encoder, belongs to."""
+    """Return the row that a name, as given to --encoder, belongs to."""
     family, colon, _ = name.partition(":")
     if family in ENCODERS and bool(colon) == bool(ENCODERS[family].takes):
         return ENCODERS[family]
@@ -49,7 +49,7 @@ def load_encoder(
     arithmetic: str | None = None,
     say: Say = quiet,
 ) -> Encoder:
-    """The encoder of this name. Weights that are not on the machine yet are fetched; `say` hears of it."""
+    """Return the encoder of this name. Weights that are not on the machine yet are fetched; `say` reports it."""
     return row_of(name).load(Setting(name, extractor, fit, template, device, say, arithmetic))
 
 
@@ -63,19 +63,19 @@ def encoder_of(encoder: object) -> str | Encoder | None:
 
 
 def check_device(name: str, device: str) -> None:
-    """Refuses a device that this encoder does not run on here, as loading it there would; loads nothing."""
+    """Refuse a device that this encoder does not run on here, as loading it there would; load nothing."""
     row_of(name).check_device(Setting(name, device=device))
 
 
 def card_name(name: str) -> str:
-    """The name on the card of the encoder that is asked for by `name`: some have two names for the same weights."""
+    """Return the name on the card of the encoder called `name`: some have two names for the same weights."""
     return row_of(name).card_name(name)
 
 
 def load_for_card(
     card: EncoderCard, centring: Centring | None = None, *, device: str | None = None, say: Say = quiet
 ) -> Encoder:
-    """The encoder that made a bank, or a refusal that names what differs."""
+    """Return the encoder that made a bank, or refuse and name what differs."""
     extractor = card.extractor.removesuffix(SUFFIX)
     if (extractor != card.extractor) != (centring is not None):
         missing = "has no means to centre with" if centring is None else "has means to centre with"
@@ -103,7 +103,7 @@ def default_arithmetic(card: EncoderCard) -> str:
 
 
 def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:
-    """Vectors of two different cards cannot be compared: say what differs."""
+    """Refuse to compare vectors of two different cards, and say what differs."""
     if agree(bank.arithmetic, encoder.arithmetic):
         encoder = replace(encoder, arithmetic=bank.arithmetic)
     differing = [

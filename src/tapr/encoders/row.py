@@ -26,7 +26,7 @@ class Known:
 
     @property
     def present(self) -> bool | None:
-        """Whether it can be used without fetching; None where another package keeps the weights."""
+        """Return whether it can be used without fetching; None where another package keeps the weights."""
         return None if self.kept_elsewhere else all(map(is_present, self.files))
 
 
@@ -62,7 +62,7 @@ class Setting:
 
 
 def _any_device(setting: Setting) -> None:
-    """Loading tells."""
+    """Accept any device here: loading refuses one that is not there."""
 
 
 @dataclass(frozen=True)
@@ -82,5 +82,5 @@ class EncoderRow:
 
     @property
     def written(self) -> str:
-        """As it is given to --encoder."""
+        """Return the name as it is given to --encoder."""
         return f"{self.name}:{self.takes}" if self.takes else self.name

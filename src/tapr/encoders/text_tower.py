@@ -28,7 +28,7 @@ _ANY_NUMBER = {
 
 @cache
 def load_tokenizer(file: Path) -> Tokenizer:
-    """Loaded once: the captioner has the same one."""
+    """Load the tokenizer once: the captioner has the same one."""
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_padding()  # the file asks for padding, which the tower has no mask for
     tokenizer.no_truncation()  # done here, to know what is left out
@@ -49,7 +49,7 @@ class TextTower:
         return unit(self._run([self._tokens(sentence)])[0])
 
     def encode_together(self, sentences: Sequence[str]) -> Float32:
-        """(B, d), in half the time; the last bits differ from those of `encode`.
+        """Encode sentences, (B, d), in half the time; the last bits differ from those of `encode`.
 
         They do not depend on the other sentences: only those of equal length share a run, and a run never has one
         sentence alone, for which onnxruntime has another way to multiply.
@@ -71,6 +71,6 @@ class TextTower:
         return np.asarray(vectors, np.float32)
 
     def read_characters(self, sentence: str) -> int:
-        """How many of the sentence's characters the tower reads."""
+        """Return how many of the sentence's characters the tower reads."""
         offsets = self._tokenizer.encode(sentence).offsets
         return len(sentence) if len(offsets) <= MAX_TOKENS else int(offsets[MAX_TOKENS - 1][0])

@@ -33,7 +33,7 @@ class TorchBlock:
     prefix: int  # tokens before the patches: 1 with a CLS token, 0 without
 
     def reread(self, hidden: Any, extractor: Extractor, near: Any = None) -> Any:
-        """The block's input (B, prefix + P, D) -> (B, P, D). `near`: what is added to the logits, (P, P) or wider."""
+        """Map the block's input (B, prefix + P, D) to (B, P, D). `near` is added to the logits, (P, P) or wider."""
         patches = self.scale_1(self.out(self._attention(self.norm_1(hidden), extractor, near)))
         if extractor.whole_block:
             patches = hidden[:, self.prefix :] + patches
@@ -41,7 +41,7 @@ class TorchBlock:
         return patches
 
     def _attention(self, normed: Any, extractor: Extractor, near: Any) -> Any:
-        """(B, prefix + P, D) -> (B, P, D): what each patch reads from the values, before the output projection."""
+        """Map (B, prefix + P, D) to (B, P, D): what each patch reads from the values, before the output projection."""
         first = self.prefix if extractor.reads_cls else 0  # of the patches among what is read
         normed = normed[:, self.prefix - first :]
         q, k, v = linear(normed, *self.packed).chunk(3, dim=-1)

@@ -25,7 +25,7 @@ class TorchBulk:
         self.size = BULK
 
     def __call__(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        """float16, pictures in the order they came."""
+        """Encode pictures in float16, in the order they came."""
         import torch
 
         pinned = self._device.type == "cuda"
@@ -59,7 +59,7 @@ class TorchBulk:
 
 
 def choose_device(device: str | None) -> Any:
-    """The device of this name; None is a GPU where there is one."""
+    """Return the device of this name; None is a GPU where there is one."""
     import torch
 
     gpus = torch.cuda.device_count()

@@ -49,7 +49,7 @@ class TimmTokens:
             self._near = torch.from_numpy(near).to(weight.device, weight.dtype)
 
     def __call__(self, pixels: Any) -> tuple[Any, Any]:
-        """Normalised pixels (B, 3, S, S) -> the tower's own output (B, d) and local unit vectors (B, M, d)."""
+        """Encode normalised pixels (B, 3, S, S): the tower's own output (B, d) and local unit vectors (B, M, d)."""
         with torch.inference_mode():
             hidden: list[Any] = []
             with self._lock:
@@ -71,7 +71,7 @@ class TimmTokens:
         return self._visual.head(self._trunk.forward_head(features))
 
     def _alone(self, patches: Any, before: Any) -> Any:
-        """(B, P, D) -> (B, P, d): the tower's pooling and projection of each patch by itself."""
+        """Map (B, P, D) to (B, P, d): the tower's pooling and projection of each patch by itself."""
         count, cells, width = patches.shape
         if before is None:  # a map of features: a picture of one cell
             shape = (count * cells, 1, 1, width) if self._channels_last else (count * cells, width, 1, 1)
@@ -82,19 +82,19 @@ class TimmTokens:
         return self._head(tokens).reshape(count, cells, -1)
 
     def _pooling_skips_prefix(self) -> bool:
-        """Whether the pooling leaves out the tokens before the patches, so that some must be there."""
+        """Return whether the pooling leaves out the tokens before the patches, so that some must be there."""
         if getattr(self._trunk, "attn_pool", None) is not None:
             return not getattr(self._trunk, "pool_include_prefix", True)
         return getattr(self._trunk, "global_pool", "") != "token"
 
     def _patches(self, features: Any) -> Any:
-        """The last layer's patches, (B, P, D)."""
+        """Return the last layer's patches, (B, P, D)."""
         if features.ndim == 3:
             return features[:, self._prefix :]
         return features.flatten(1, 2) if self._channels_last else features.flatten(2).transpose(1, 2)
 
     def _shape(self) -> tuple[Grid, bool]:
-        """Rows and columns of the patches, and whether a map of features has its channels last."""
+        """Return rows and columns of the patches, and whether a map of features has its channels last."""
         weight = next(self._visual.parameters())
         size = tuple(self._visual.image_size)
         with torch.inference_mode():
@@ -115,7 +115,7 @@ class TimmTokens:
         return (int(rows), int(columns)), bool(last)
 
     def _last_block(self, extractor: Extractor) -> TorchBlock:
-        """The last block where it is a plain one; else only the last layer's own tokens can be read."""
+        """Return the last block where it is a plain one; else only the last layer's own tokens can be read."""
         from timm.models import vision_transformer
 
         block: Any = self._trunk.blocks[-1] if hasattr(self._trunk, "blocks") else None
@@ -140,5 +140,5 @@ class TimmTokens:
 
 
 def _normed(attention: Any) -> bool:
-    """Whether queries and keys are normed before they meet."""
+    """Return whether queries and keys are normed before they meet."""
     return not isinstance(getattr(attention, "q_norm", None), torch.nn.Identity)

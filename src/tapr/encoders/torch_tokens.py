@@ -55,13 +55,13 @@ class TorchTokens:
             self._near = torch.from_numpy(near).to(device, visual.proj.dtype)
 
     def __call__(self, pixels: Any) -> tuple[Any, Any]:
-        """Normalised pixels (B, 3, S, S) -> the tower's own output (B, d) and local unit vectors (B, M, d)."""
+        """Encode normalised pixels (B, 3, S, S): the tower's own output (B, d) and local unit vectors (B, M, d)."""
         with torch.inference_mode():
             output, hidden, after = self._run(pixels)
             return output, self._local(hidden, after)
 
     def _run(self, pixels: Any) -> tuple[Any, Any, Any]:
-        """The tower's output, and its last block's input and output, (B, 1 + P, D)."""
+        """Return the tower's output, and its last block's input and output, (B, 1 + P, D)."""
         passed: list[Any] = []
         with self._lock:
             hook = self._last.register_forward_hook(lambda _, given, after: passed.extend((given[0], after)))
@@ -74,7 +74,7 @@ class TorchTokens:
         return output, passed[0], passed[1]
 
     def _local(self, hidden: Any, after: Any) -> Any:
-        """The last block's input and output, (B, 1 + P, D) -> (B, M, d)."""
+        """Return the last block's input and output, (B, 1 + P, D) -> (B, M, d)."""
         patches = (
             after[:, 1:] if self._extractor.as_trained else self._block.reread(hidden, self._extractor, self._near)
         )

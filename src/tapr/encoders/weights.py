@@ -36,14 +36,14 @@ Say = Callable[[str], None]
 
 
 def quiet(_: str) -> None:
-    """A `say` that prints nothing."""
+    """Return a `say` that prints nothing."""
 
 
 class Source(Protocol):
     """One place to get a file from."""
 
     def __str__(self) -> str:
-        """How messages call it."""
+        """Return its name for messages."""
 
     def take(self, folder: Path, most: int) -> Path:
         """Put the file somewhere under the folder and return its path; TaprError with the reason if that fails.
@@ -151,13 +151,13 @@ CLIP_B16_IMAGE_TOWER = WeightFile(
 
 
 def home() -> Path:
-    """The folder of everything tapr keeps for the user: TAPR_HOME, else the system's cache folder."""
+    """Return the folder of everything tapr keeps for the user: TAPR_HOME, else the system's cache folder."""
     given = os.environ.get(HOME_VARIABLE)
     return Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("tapr"))
 
 
 def is_present(weights: WeightFile) -> bool:
-    """Whether the file is stored, by its size and the marker of its check; `verify` reads all of it."""
+    """Return whether the file is stored, by its size and the marker of its check; `verify` reads all of it."""
     try:
         return bool(_marker(weights)["sha256"] == weights.sha256 and weights.path.stat().st_size == weights.size)
     except (OSError, ValueError, KeyError, TypeError):
@@ -165,7 +165,7 @@ def is_present(weights: WeightFile) -> bool:
 
 
 def is_unchanged(weights: WeightFile) -> bool:
-    """Whether it is present and still the file that was checked: a file that was written to since has another state."""
+    """Return whether it is still the file that was checked: a file that was written to since has another state."""
     try:
         return is_present(weights) and _marker(weights)["state"] == _state(weights.path)
     except (OSError, ValueError, KeyError, TypeError):
@@ -173,7 +173,7 @@ def is_unchanged(weights: WeightFile) -> bool:
 
 
 def verify(weights: WeightFile) -> bool:
-    """Whether the stored file is there and has the right hash; a wrong one is forgotten, to be fetched anew."""
+    """Return whether the stored file is there and has the right hash; a wrong one is forgotten, to be fetched anew."""
     if weights.path.is_file() and file_sha256(weights.path) == weights.sha256:
         return True
     (weights.folder / _MARKER).unlink(missing_ok=True)
@@ -181,7 +181,7 @@ def verify(weights: WeightFile) -> bool:
 
 
 def fetch(weights: WeightFile, say: Say = quiet, given: Path | None = None) -> Path:
-    """The stored file; fetched first where it is absent, from the file `given` or from its sources in order.
+    """Return the stored file; fetch it first where it is absent, from the file `given` or its sources in order.
 
     A file that has changed since it was checked is hashed before it is used, and fetched anew if it is another.
     """
@@ -256,13 +256,13 @@ def _marker(weights: WeightFile) -> Any:
 
 
 def _state(path: Path) -> list[int]:
-    """What changes when a file is written to or put in another's place, without reading it."""
+    """Return what changes when a file is written to or put in another's place, without reading it."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def _copy_at_most(packed: IO[bytes], file: BinaryIO, most: int) -> None:
-    """What is packed may unpack to a thousand times its size: never write more than is expected."""
+    """Copy at most the expected bytes: a packed file may unpack to a thousand times its size."""
     while chunk := packed.read(1 << 20):
         most -= len(chunk)
         if most < 0:

@@ -44,7 +44,7 @@ class EncoderWrapper:
 
 
 def innermost(encoder: Encoder) -> Encoder:
-    """The encoder itself, without what caches or centres it."""
+    """Return the encoder itself, without what caches or centres it."""
     while isinstance(encoder, EncoderWrapper):
         encoder = encoder._encoder
     return encoder

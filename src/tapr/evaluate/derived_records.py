@@ -47,11 +47,11 @@ class Source:
 
     @property
     def queries(self) -> list[Query]:
-        """The queries that have an edit."""
+        """Return the queries that have an edit."""
         return [query for query in self.dataset.queries if not is_blank(query)]
 
     def captions(self) -> Captions | None:
-        """Captions of all references, or None if the encoder has no captioner."""
+        """Return captions of all references, or None if the encoder has no captioner."""
         seer = seer_of(self.features[0].encoder)
         if seer is None:
             return None
@@ -60,7 +60,7 @@ class Source:
         return Captions(seer, names, vectors, self.reports(len(names), "references are described"))
 
     def reports(self, total: int, what: str) -> Callable[[int], None]:
-        """A callback that counts progress and reports it at most ten times."""
+        """Return a callback that counts progress and reports it at most ten times."""
         done = 0
 
         def advance(more: int) -> None:
@@ -128,7 +128,7 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
 
 
 def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, Make]:
-    """The factorizer's full name, and a function that factorizes a query."""
+    """Return the factorizer's full name, and a function that factorizes a query."""
     factorizer = load_factorizer(name, encoder=source.features[0].encoder)
 
     def make(query: Query) -> Factorization:
@@ -152,7 +152,7 @@ def _reference(source: Source, name: str) -> Reference:
 def _derived(
     source: Source, query: Query, spec: EditSpec, caption: str | None, captions: Captions | None
 ) -> dict[str, Mapping[str, Any]]:
-    """The spec, and the wanted records that can be derived from it."""
+    """Return the spec, and the wanted records that can be derived from it."""
     count = sampled_captions_needed(source.kinds)
     drawn = captions.drawn(query.reference, count) if captions and count else []
     pairs = list(zip(drawn, edited(drawn, query.edit), strict=True))
@@ -161,7 +161,7 @@ def _derived(
 
 
 def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
-    """Kind -> why it cannot be made; empty if there is a caption."""
+    """Return kind -> why it cannot be made; empty if there is a caption."""
     if caption is not None:
         return {}
     encoder = source.features[0].encoder.card.name
@@ -170,14 +170,14 @@ def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
 
 
 def _and(captions: Captions | None, kinds: frozenset[str]) -> str:
-    """The end of the sentence that names the sources of the records."""
+    """Return the end of the sentence that names the sources of the records."""
     if captions is not None:
         return " and captions of the offline captioner"
     return ", one sentence in several wordings where captions would be drawn" if sampled_captions_needed(kinds) else ""
 
 
 def _tagged(details: Mapping[str, Any]) -> str | None:
-    """The tags that a factorizer found in the reference, joined to a caption; None if it reports none."""
+    """Return the tags that a factorizer found in the reference, joined to a caption; None if it reports none."""
     tags = details.get("tags")
     if not isinstance(tags, Mapping) or not tags.get("subject"):
         return None

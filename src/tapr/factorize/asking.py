@@ -70,7 +70,7 @@ class RecordKind:
 
     @property
     def sha256(self) -> str:
-        """Over all that is asked: texts, draws and schemas."""
+        """Hash all that is asked: texts, draws and schemas."""
         contents = [
             [step.system, step.text, step.sees_picture, step.list_name, astuple(step.draw), step.each, step.form.schema]
             for step in self.steps
@@ -154,7 +154,7 @@ class Asker:
 
     @property
     def maker(self) -> Maker:
-        """All that decides an answer, beside the picture and the edit."""
+        """Return all that decides an answer, beside the picture and the edit."""
         return Maker(f"openai:{self.settings.model}", self.kind.version, self.kind.sha256)
 
     @asynccontextmanager

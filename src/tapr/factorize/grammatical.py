@@ -27,7 +27,7 @@ _WORD = re.compile(r"[\w'-]+|[,.;:?!]")
 
 
 def is_grammatical(sentence: str) -> bool:
-    """Phrases begin after prepositions and articles, no clause has two verbs, no thing is named twice."""
+    """Return whether phrases begin after prepositions and articles, no clause has two verbs, no thing comes twice."""
     words = [word for word in _WORD.findall(sentence.casefold()) if word[0].isalnum() or word == ","]
     if not words or words[-1] == "," or words[-1].endswith("'s"):
         return False
@@ -39,7 +39,7 @@ def is_grammatical(sentence: str) -> bool:
 
 
 def is_caption(sentence: str) -> bool:
-    """Grammatical, and says what a picture shows, not how it differs from another: it begins with the thing."""
+    """Return whether it is grammatical and says what a picture shows, not how it differs: it begins with the thing."""
     words = re.findall(r"[a-z'-]+", sentence.casefold())
     if not words or _NO_CAPTION.search(sentence.casefold()) or any(map(lexicon().is_comparative, words)):
         return False
@@ -50,7 +50,7 @@ def is_caption(sentence: str) -> bool:
 
 
 def names_its_subject(sentence: str) -> bool:
-    """It begins with the thing: not with where it is, what it does or how it is seen ("In rain.", "Three.")."""
+    """Return whether it begins with the thing, not with where it is or what it does ("In rain.", "Three.")."""
     words = re.findall(r"[a-z'-]+", sentence.casefold())
     if not words or words[0] in _LEADS | lexicon().classes["places"] | {"as", "seen", "up", "down"}:
         return False
@@ -61,7 +61,7 @@ def names_its_subject(sentence: str) -> bool:
 
 
 def _follows(word: str, after: str) -> bool:
-    """May the one stand before the other?"""
+    """Return whether the one may stand before the other."""
     is_adverb = parts_of_speech(after)[:1] == "r" and not lexicon().is_quality(after)
     if word in _ARTICLES:
         return after not in _OPEN - {"holding"} | _BE | {","} and (not is_adverb or lexicon().has("adverbs", after))
@@ -77,7 +77,7 @@ def _follows(word: str, after: str) -> bool:
 
 
 def _agrees(words: list[str]) -> bool:
-    """ "a dress", but not "a dresses"; "a ladies' dress" and "a sports bag" are right."""
+    """Accept "a dress", but not "a dresses"; "a ladies' dress" and "a sports bag" are right."""
     for at, word in enumerate(words):
         if word not in ("a", "an"):
             continue
@@ -94,7 +94,7 @@ def _verb(word: str) -> str:
 
 
 def _is_participle(word: str) -> bool:
-    """ "held in a hand", "worn by a man"."""
+    """Recognise "held in a hand", "worn by a man"."""
     return word in lexicon().classes["bound participles"] or (parts_of_speech(word)[:1] == "v" and not _is_noun(word))
 
 

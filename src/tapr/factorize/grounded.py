@@ -67,7 +67,7 @@ class Wording:
 
 
 def in_common_words(wording: Wording) -> Wording:
-    """ "a vest" for "a sleeveless jacket": text towers know the one and hardly the other."""
+    """Say "a vest" for "a sleeveless jacket": text towers know the one and hardly the other."""
 
     def reworded(text: str) -> str:
         for pattern, common in _paraphrases():
@@ -95,7 +95,7 @@ class GroundedFactorizer:
     def factorize(
         self, reference: Reference, edit: str, seen: Seen | None = None, more: Sequence[Reference] = ()
     ) -> Factorization:
-        """`seen`: what the reference shows, where that is known already. `more`: further references, read as well."""
+        """Factorize an edit. `seen`: what the reference shows, if known. `more`: further references, read as well."""
         checked(edit)
         first = self._look(reference, seen)
         others = [self._look(other) for other in more]
@@ -115,7 +115,7 @@ class GroundedFactorizer:
         return seen, self._tagger.tag(vector)
 
     def _vector(self, reference: Reference) -> Float32:
-        """(d,): of the part that counts, so that the words speak of it."""
+        """Return the vector (d,) of the part that counts, so that the words speak of it."""
         if reference.crop is None:
             return np.asarray(reference.evidence.global_vectors[0], np.float32)
         left, top, right, bottom = reference.crop
@@ -129,7 +129,7 @@ class GroundedFactorizer:
 def read(
     seen: Seen | None, tags: Tags, edit: str, *, more: Sequence[tuple[Seen | None, Tags]] = (), grey: bool = False
 ) -> Factorization:
-    """What the picture shows, in words, and the edit decide the spec. `seen` is None without a captioner.
+    """Make a spec from the edit and what the picture shows, in words. `seen` is None without a captioner.
 
     `more`: what further references show; the edit is applied to each.
     """
@@ -164,7 +164,7 @@ def read(
 
 
 def _named(tags: Tags, seen: Seen | None) -> Tags:
-    """The tags; where they name no subject, that of a sure caption."""
+    """Return the tags; where they name no subject, that of a sure caption."""
     if tags.subject or seen is None or not seen.sure:
         return tags
     caption = parse(seen.text)
@@ -175,7 +175,7 @@ def _named(tags: Tags, seen: Seen | None) -> Tags:
 
 
 def apply(seen: Seen, edit: str) -> str:
-    """The caption with the edit applied: what other methods ask a language model for."""
+    """Return the caption with the edit applied: what other methods ask a language model for."""
     wish = read_wish(edit, seen.text)
     if wish.is_foreign:
         return _short(edit, MAX_WORDS)
@@ -183,7 +183,7 @@ def apply(seen: Seen, edit: str) -> str:
 
 
 def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
-    """ "a sketch of a dog": the thing stays, how the picture looks goes."""
+    """Read "a sketch of a dog": the thing stays, how the picture looks goes."""
     thing = tags.subject
     if not thing and seen is not None and (subject := parse(seen.text).subject) is not None:
         thing = " ".join(subject.head)
@@ -194,7 +194,7 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
 
 
 def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
-    """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
+    """Keep the sentences that are grammatical and without what the edit says must go; the edit itself comes last."""
     sentences = [way for way in ways if way != "A picture." and is_grammatical(way) and names_its_subject(way)]
     for pattern, said_plainly in _SAID_AROUND:
         edit = pattern.sub(said_plainly, edit).strip()
@@ -245,7 +245,7 @@ def _lemmas(atom: str) -> frozenset[str]:
 
 
 def _without(atom: str, gone: Sequence[frozenset[str]]) -> str:
-    """ "brown heels" without heels is brown."""
+    """Take words out of an atom: "brown heels" without heels is brown."""
     for lemmas in gone:
         if lemmas <= _lemmas(atom):
             atom = " ".join(word for word in atom.split() if singular(word.casefold()) not in lemmas)
@@ -276,7 +276,7 @@ def _unique(phrases: Iterable[str]) -> tuple[str, ...]:
 
 
 def _short(text: str, words: int) -> str:
-    """Printable, and at most so many words."""
+    """Make a text printable, of at most so many words."""
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(text.split()[:words])[:500].strip()
 

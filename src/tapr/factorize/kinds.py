@@ -19,7 +19,7 @@ _OF_A_PICTURE = re.compile(r"^(?:an? |the )?(?:photo|photograph|picture|image) o
 def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
     edit: str, reading: Reading, *, is_description: bool, about: str = ""
 ) -> str | None:
-    """A name of EDIT_KINDS; None where the reading leaves it open.
+    """Return a name of EDIT_KINDS; None where the reading leaves it open.
 
     `is_description`: the edit could be a caption. `about`: what the picture is of.
     """
@@ -44,7 +44,7 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
 
 
 def _is_who(atom: Atom) -> bool:
-    """ "a woman", "an astronaut": a person, and nothing else said."""
+    """Return whether the atom is a person and nothing else: "a woman", "an astronaut"."""
     words = atom.text.split()
     return (
         atom.role == "thing"
@@ -55,7 +55,7 @@ def _is_who(atom: Atom) -> bool:
 
 
 def _takes_its_place(atom: Atom, about: str) -> bool:
-    """ "a pear" of an apple: one thing cannot be both."""
+    """Return whether the atom replaces the thing: "a pear" of an apple, because one thing cannot be both."""
     noun, other = (phrase.split()[-1] if phrase else "" for phrase in (atom.text, about))
     if canonical(noun) == canonical(other) or (same_family(noun, other) and (is_general(noun) or is_general(other))):
         return False

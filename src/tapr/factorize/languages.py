@@ -21,7 +21,7 @@ class Translation:
 
 
 def translated(edit: str) -> Translation | None:
-    """None for English; else what the edit says in English, or its own words where no table has them."""
+    """Translate an edit word by word, with its own words where no table has them; None for English."""
     words = [word for word in _WORD.findall(edit.casefold().replace("’", "'")) if word not in ",."]
     if not words:
         return None

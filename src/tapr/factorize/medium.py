@@ -30,7 +30,7 @@ _OF_THINGS = re.compile(r"\b(?:of|with|and|in|on|holding|wearing|instead|not|no|
 
 
 def medium_of(edit: str) -> str:
-    """The medium that the whole edit asks for, as a noun phrase: "black ink drawing". "" for any other edit."""
+    """Return the medium that the whole edit asks for, as a noun phrase: "black ink drawing". "" for any other edit."""
     text = re.sub(r"[^\w\s,-]", "", edit.casefold()).strip()
     if match := _DONE.match(text):
         return match["noun"] or f"{match['how'] or ''} {_MADE[match['made']]}".strip()

@@ -9,7 +9,7 @@ from tapr.factorize.grammar.words import load, singular
 
 @cache
 def parts_of_speech(word: str) -> str:
-    """The word's letters, n, v, a and r, the most frequent first: "run" -> "vn". "" for a word of no table."""
+    """Return the word's letters, n, v, a and r, the most frequent first: "run" -> "vn". "" for a word of no table."""
     known = _table().get(word)
     if known is not None:
         return known[0]
@@ -24,7 +24,7 @@ def parts_of_speech(word: str) -> str:
 
 
 def sense(noun: str) -> str:
-    """The noun's first sense: person, animal, food, place, plant, body, group, stuff or thing; "" for others."""
+    """Return the noun's first sense: person, animal, food, place, plant, body, group, stuff or thing; "" for others."""
     return (_table().get(noun) or _table().get(singular(noun)) or ("", ""))[1]
 
 

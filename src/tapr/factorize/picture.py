@@ -19,7 +19,7 @@ _SMALLEST_SIDE = 64
 
 
 def picture_only(path: str | Path) -> Reference:
-    """A Reference for factorizers that look at the picture itself: no encoder has read it."""
+    """Return a Reference for factorizers that look at the picture itself: no encoder has read it."""
     from tapr.images.decode import read_bytes, sha256_of
     from tapr.query.open_reference import shown
 
@@ -31,7 +31,7 @@ def picture_only(path: str | Path) -> Reference:
 
 
 def data_url(image: Image.Image, longest_side: int, byte_limit: int) -> str:
-    """JPEG in base64, within both limits: less quality first, then fewer pixels."""
+    """Return a JPEG in base64, within both limits: less quality first, then fewer pixels."""
     image = image.convert("RGB")
     side = min(longest_side, max(image.size))
     while True:

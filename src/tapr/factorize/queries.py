@@ -35,12 +35,12 @@ class BatchQuery:
     split: str = ""
 
     def question(self, image: str | None) -> Question:
-        """`image`: sha256 of the reference, where it is known."""
+        """Return the question. `image`: sha256 of the reference, where it is known."""
         return Question(self.edit, image, self.dataset, self.split)
 
 
 def read_queries(path: str | Path) -> list[BatchQuery]:
-    """Pictures' paths are relative to the file's own folder; ids must differ within a dataset's split."""
+    """Read a file of queries: pictures' paths are relative to its folder; ids must differ within a dataset's split."""
     path = Path(path)
     try:
         lines = lines_of(path.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def load_factorizer(
     settings: LLMSettings | None = None,
     on_failure: OnFailure = "error",
 ) -> Factorizer:
-    """`records` is what "records" replays; before the others it is a memory that also grows."""
+    """Return a factorizer. `records` is what "records" replays; before the others it is a memory that also grows."""
     row = FACTORIZERS[name]
     if on_failure not in ("error", "target-only"):
         raise BadInput(f"unknown answer to a failure {on_failure!r}: choose error or target-only", code="bad_option")
@@ -52,12 +52,12 @@ def load_factorizer(
 
 
 def needs_encoder(name: str) -> bool:
-    """Whether the factorizer reads the reference's evidence; the others only need its picture or its hash."""
+    """Return whether the factorizer reads the reference's evidence; the others only need its picture or its hash."""
     return FACTORIZERS[name].needs_encoder
 
 
 def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:
-    """What decides this factorizer's answers: what it says itself, or its name and its encoder."""
+    """Return what decides this factorizer's answers: what it says itself, or its name and its encoder."""
     maker = getattr(factorizer, "maker", None)
     if isinstance(maker, Maker):
         return maker

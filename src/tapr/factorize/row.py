@@ -28,7 +28,7 @@ class Setting:
 
     @property
     def eyes(self) -> Encoder:
-        """The encoder, for a row that says `needs_encoder`; the registry has seen to it that there is one."""
+        """Return the encoder, for a row that says `needs_encoder`; the registry has checked that there is one."""
         if self.encoder is None:
             raise BadInput("this factorizer looks at the picture with an encoder: give it one", code="missing_option")
         return self.encoder

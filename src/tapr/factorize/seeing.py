@@ -51,7 +51,7 @@ class Seer:
         self._tagger = Tagger(encoder, folder)
 
     def see(self, pictures: Float32) -> list[Seen]:
-        """(B, d)"""
+        """Describe pictures by their vectors (B, d)."""
         described = self.captioner.describe_vectors(pictures)
         return [self._seen(description, picture) for description, picture in zip(described, pictures, strict=True)]
 
@@ -68,13 +68,13 @@ class Seer:
 
 
 def _names(caption: str, thing: str) -> bool:
-    """Whether the caption names the thing, or another of its family: a puppy for a dog."""
+    """Return whether the caption names the thing, or another of its family: a puppy for a dog."""
     nouns = {singular(word) for word in re.findall(r"[\w-]+", caption.casefold())}
     return any(singular(part) in nouns for name in vocabulary().family(thing) for part in name.split()[-1:])
 
 
 def by_tags(tags: Tags) -> str:
-    """ "a grey sweater" """
+    """Describe the picture by its tags: "a grey sweater"."""
     words = [word for word in (tags.attributes.get("colour"), tags.subject) if word]
     return " ".join([_article(tags.subject, words[0]), *words]).strip()
 
@@ -86,7 +86,7 @@ def _article(subject: str, first: str) -> str:
 
 
 def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
-    """ "an emoji of firefighter" leaves open who it is: the text tower decides between the two, by the picture (d,)."""
+    """Let the text tower and the picture (d,) decide who it is, where "an emoji of firefighter" leaves it open."""
     parsed = parse(caption)
     person = parsed.subject
     if not parsed.is_emoji or person is None or not (person.who == "person" or (person.doing and not person.who)):
@@ -101,7 +101,7 @@ def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
 
 
 def with_seen_tone(caption: str, picture: Float32, encoder: Encoder) -> str:
-    """A skin tone that the captioner names is a guess (right in 26 of 100); the text tower decides between the five."""
+    """Let the text tower choose the skin tone that a caption names: the captioner is right in 26 of 100."""
     match = _TONE_SAID.search(caption)
     if match is None:
         return caption
@@ -110,7 +110,7 @@ def with_seen_tone(caption: str, picture: Float32, encoder: Encoder) -> str:
 
 
 def _tone_vectors(encoder: Encoder) -> Float32:
-    """(5, d): what tells the tones apart, whoever has them. Made once per encoder."""
+    """Return what distinguishes the tones, whoever has them, (5, d). Made once per encoder."""
 
     def make() -> Float32:
         texts = [f"an emoji of {who} {tone} skin tone" for tone in _TONES for who in _TONED]
@@ -121,7 +121,7 @@ def _tone_vectors(encoder: Encoder) -> Float32:
 
 
 def seer_of(encoder: Encoder, folder: Path | None = None) -> Seer | None:
-    """None for an encoder that has no captioner."""
+    """Return what reads pictures of this encoder; None for an encoder that has no captioner."""
     from tapr.captions.captioner import Captioner, has_captioner
 
     return Seer(Captioner(encoder), encoder, folder) if has_captioner(encoder.card) else None

@@ -13,7 +13,7 @@ _NOUNS_OF_QUALITY = ("colour", "colours", "fit", "length", "sleeves", "dots", "p
 
 
 def target_sentence(subject: str, atoms: Sequence[Atom], scene: str = "") -> str:
-    """ "dress", [black, long sleeves, seen from behind] -> "A black dress with long sleeves, seen from behind."
+    """Join "dress" and [black, long sleeves, from behind] to "A black dress with long sleeves, from behind."
 
     The sentence ends before the first part that would make it longer than MAX_WORDS.
     """
@@ -51,7 +51,7 @@ def target_sentence(subject: str, atoms: Sequence[Atom], scene: str = "") -> str
 
 
 def _is_subject(atom: Atom, subject: str) -> bool:
-    """The added atom that already speaks of the subject: "two dogs playing" of "dogs"."""
+    """Return the added atom that already speaks of the subject: "two dogs playing" of "dogs"."""
     if not subject or atom.lead not in ("", "with"):
         return False
     name, text = (" ".join(map(singular, phrase.split())) for phrase in (subject, atom.text))

@@ -50,7 +50,7 @@ class LLMSettings(BaseModel):
 
     @classmethod
     def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> LLMSettings:
-        """The environment, with what is given (and is not None) laid over it."""
+        """Return the environment, with what is given (and is not None) laid over it."""
         environ = os.environ if environ is None else environ
         values: dict[str, Any] = {}
         for name in cls.model_fields:
@@ -82,6 +82,6 @@ class LLMSettings(BaseModel):
 
     @property
     def place(self) -> str:
-        """The server's address for messages, without a password that may stand in it."""
+        """Return the server's address for messages, without a password that may stand in it."""
         parts = urlsplit(self.base_url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

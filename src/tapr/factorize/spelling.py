@@ -20,7 +20,7 @@ _ENDINGS = ("s", "es", "ed", "d", "r", "er", "est", "ing", "ly", "y", "n", "ish"
 
 
 def mended(text: str, more: Iterable[str] = ()) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The text with its slips put right, and which they were. `more`: further words in use, such as a caption's."""
+    """Put a text's slips right, and return which they were. `more`: further words in use, such as a caption's."""
     slips: dict[str, str] = {}
     in_use = frozenset(word for word in more if len(word) >= _SHORTEST)
     for word in dict.fromkeys(_WORD.findall(text)):
@@ -35,7 +35,7 @@ def mended(text: str, more: Iterable[str] = ()) -> tuple[str, tuple[tuple[str, s
 
 @cache
 def is_word(word: str) -> bool:
-    """Is it English, as far as our own lists and the text tower's know? Such a word is never changed."""
+    """Return whether it is English by our own lists and the text tower's. Such a word is never changed."""
     known = known_words()
     if word in known or lexicon().knows(word):
         return True
@@ -52,7 +52,7 @@ def is_word(word: str) -> bool:
 
 @cache
 def known_words() -> frozenset[str]:
-    """The whole words of the shipped tokenizer, some 22,000 of common English, and our own."""
+    """Return the whole words of the shipped tokenizer, some 22,000 of common English, and our own."""
     file = files("tapr.encoders").joinpath("data", "clip_b16_text", "tokenizer.json")
     pieces = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
     return (
@@ -64,7 +64,7 @@ def known_words() -> frozenset[str]:
 
 @cache
 def _more_words() -> frozenset[str]:
-    """English that neither list has and that looks like a slip: found by trying 10,417 edits and 125,310 captions."""
+    """Return English that neither list has and that looks like a slip, from 10,417 edits and 125,310 captions."""
     return frozenset(load("english.json").split())
 
 
@@ -85,7 +85,7 @@ def _by_first() -> dict[str, list[str]]:
 
 
 def _nearest(word: str, more: frozenset[str]) -> str:
-    """The one word in use that is nearest; "" when none is near, or two are equally so."""
+    """Return the one word in use that is nearest; "" when none is near, or two are equally so."""
     limit = 2 if len(word) >= _LONG else 1
     words = {*_by_first().get(word[0], ()), *_by_first().get(word[1], ()), *more}
     near: dict[int, list[str]] = defaultdict(list)
@@ -97,7 +97,7 @@ def _nearest(word: str, more: frozenset[str]) -> str:
 
 
 def _distance(word: str, other: str, limit: int) -> int:
-    """How far apart, counting what fingers do: a letter left out, doubled, swapped or hit beside its key costs 1.
+    """Count what fingers do between two words: a letter left out, doubled, swapped or hit beside its key costs 1.
 
     Anything else costs 2, so that "flask" is no slip for "flash". Above the limit only that it is above is known.
     """
@@ -119,6 +119,6 @@ def _distance(word: str, other: str, limit: int) -> int:
 
 
 def _is_slip(letter: str, near: str, length: int) -> bool:
-    """Is the letter the same as one of those meant, on a key beside it, or a vowel for a vowel in a long word?"""
+    """Return whether the letter is one of those meant, on a key beside it, or a vowel for a vowel in a long word."""
     vowels = length >= _LONG - 1 and letter in "aeiouy"
     return any(letter == other or other in _BESIDE.get(letter, "") or (vowels and other in "aeiouy") for other in near)

@@ -23,7 +23,7 @@ _GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that
 
 
 def checked(edit: str) -> str:
-    """The edit, if it can be one."""
+    """Return the edit, if it can be one."""
     if len(edit) > MAX_EDIT:
         raise BadInput(
             f"the edit has {len(edit)} characters, more than the {MAX_EDIT} allowed: say it shorter", code="too_large"
@@ -35,13 +35,13 @@ def checked(edit: str) -> str:
 
 
 def is_grey(image: Image.Image) -> bool:
-    """Is this a black and white picture? Read from the pixels, which cannot be wrong about it."""
+    """Return whether this is a black and white picture, from its pixels, which cannot be wrong about it."""
     small = np.asarray(image.convert("RGB").resize((32, 32)), dtype=np.int16)  # (32, 32, 3)
     return bool((small.max(axis=2) - small.min(axis=2)).mean() <= _GREY_SPREAD)
 
 
 def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str, ...]]:
-    """Words and picture together: what the tags add to Remove and Preserve, and the subject of Target."""
+    """Complete a reading by the tags: what they add to Remove and Preserve, and the subject of Target."""
     subject = _subject(reading, tags)
     add = [_of_subject(atom, subject) for atom in reading.add]
     remove = list(dict.fromkeys([*reading.remove, *_replaced(reading, tags)]))
@@ -70,7 +70,7 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
 
 
 def _subject(reading: Reading, tags: Tags) -> str:
-    """What Target speaks of: the edit's own words first, the picture's tag where the edit names a mere part of it."""
+    """Return what Target speaks of: the edit's own words first, the picture's tag where the edit names a part of it."""
     if reading.replaces_subject:
         return reading.add[0].text if reading.add else ""
     if not reading.subject and tags.subject and any(atom.lead == "as" for atom in reading.add):
@@ -83,7 +83,7 @@ def _subject(reading: Reading, tags: Tags) -> str:
 
 
 def _of_subject(atom: Atom, subject: str) -> Atom:
-    """ "two" of a bottle -> "two bottles", "long" of a dress -> "long dress"; other atoms can be seen alone."""
+    """Turn "two" of a bottle into "two bottles", "long" of a dress into "long dress"; leave other atoms alone."""
     lexis = lexicon()
     if not subject or atom.text == subject:
         return atom
@@ -96,7 +96,7 @@ def _of_subject(atom: Atom, subject: str) -> Atom:
 
 
 def _replaced(reading: Reading, tags: Tags) -> list[str]:
-    """What the picture shows in the place of what is added: only attributes of the same kind."""
+    """Return what the picture shows in the place of what is added: only attributes of the same kind."""
     lexis = lexicon()
     gone = [tags.attributes[kind] for kind in sorted(reading.changed) if kind in tags.attributes]
     for atom in reading.add:
@@ -116,7 +116,7 @@ def _replaced(reading: Reading, tags: Tags) -> list[str]:
 
 
 def _kept_scene(reading: Reading, tags: Tags) -> str:
-    """The picture's scene, unless the edit speaks of places or of another picture altogether."""
+    """Return the picture's scene, unless the edit speaks of places or of another picture altogether."""
     lexis = lexicon()
     scene = tags.attributes.get("scene", "")
     if not scene or reading.changed & {"background", "place", "scene", "location", "setting"}:
@@ -130,7 +130,7 @@ def _kept_scene(reading: Reading, tags: Tags) -> str:
 
 
 def _same_family(phrase: str, tag: str) -> bool:
-    """Does the phrase speak of the tagged thing: "two puppies playing" of "dog"?"""
+    """Return whether the phrase speaks of the tagged thing: "two puppies playing" of "dog"."""
     if not tag:
         return False
     words = " ".join(map(singular, phrase.split()))
@@ -143,7 +143,7 @@ def _is_all_unknown(reading: Reading) -> bool:
 
 
 def _unique(phrases: list[str], used: set[str]) -> tuple[str, ...]:
-    """Short, and in one factor only: Add goes before Remove, Remove before Preserve."""
+    """Shorten atoms and keep each in one factor: Add goes before Remove, Remove before Preserve."""
     kept = []
     for phrase in phrases[:MAX_ATOMS]:
         short = " ".join(phrase.split()[:MAX_ATOM_WORDS])[:120].strip()
@@ -154,6 +154,6 @@ def _unique(phrases: list[str], used: set[str]) -> tuple[str, ...]:
 
 
 def _plain(edit: str) -> str:
-    """The edit itself as Target, made printable and short."""
+    """Return the edit itself as Target, made printable and short."""
     text = "".join(letter if letter.isprintable() else " " for letter in edit)
     return " ".join(text.split()[:40])[:500].strip()

@@ -40,7 +40,7 @@ class Tags:
     shares: Mapping[str, float] = field(default_factory=dict)  # tag -> its share of the contest it won
 
     def share(self, tag: str) -> float:
-        """How sure the tag is; one given by hand is certain."""
+        """Return how sure the tag is; one given by hand is certain."""
         return self.shares.get(tag, 1.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Tagger:
         self._folder = folder or home() / "tags"
 
     def tag(self, picture: Float32) -> Tags:
-        """(d,) -> the tags that are above their thresholds."""
+        """Return the tags of a picture (d,) that are above their thresholds."""
         words = vocabulary()
         shares: dict[str, float] = {}
         subject = self._subject(picture, words, shares)
@@ -149,7 +149,7 @@ class Tagger:
 
 
 def vocabulary_vectors(encoder: Encoder, folder: Path | None = None) -> tuple[Float32, Float32]:
-    """Of all phrases of the vocabulary in their order, (phrases, d), and their mean, (d,); kept on disk."""
+    """Return the vectors of the vocabulary's phrases in order, (phrases, d), and their mean, (d,); kept on disk."""
     phrases = vocabulary().phrases
     file = (folder or home() / "tags") / f"{_fingerprint(encoder.card, phrases)}.npy"
     vectors = _read(file, (len(phrases), encoder.card.dim))
@@ -170,7 +170,7 @@ def _fingerprint(card: EncoderCard, phrases: tuple[str, ...]) -> str:
 
 
 def _read(file: Path, shape: tuple[int, int]) -> Float32 | None:
-    """The stored vectors, or None when there are none or the file is damaged: they are then made again."""
+    """Return the stored vectors, or None when there are none or the file is damaged: they are then made again."""
     try:
         vectors = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -179,7 +179,7 @@ def _read(file: Path, shape: tuple[int, int]) -> Float32 | None:
 
 
 def _write(file: Path, vectors: Float32) -> None:
-    """Whole or not at all; a folder that cannot be written only costs the time to encode again."""
+    """Write all or nothing; a folder that cannot be written only costs the time to encode again."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         data = io.BytesIO()

@@ -24,7 +24,7 @@ class TargetOnlyFactorizer:
 
 
 def target_only(edit: str, failure: str | None = None, details: Mapping[str, Any] | None = None) -> Factorization:
-    """Flagged in notes and details, so that nobody takes it for a factorized edit."""
+    """Take the edit as Target, flagged in notes and details, so that nobody takes it for a factorized edit."""
     text = " ".join(edit.split())
     if not text:
         raise BadInput("the edit is empty: say in words how the picture you want differs", code="empty_edit")
@@ -41,7 +41,7 @@ def target_only(edit: str, failure: str | None = None, details: Mapping[str, Any
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most `limit` characters, ending with a whole word where there is one."""
+    """Cut a text to at most `limit` characters, ending with a whole word where there is one."""
     if len(text) <= limit:
         return text
     return text[: limit + 1].rpartition(" ")[0] or text[:limit]

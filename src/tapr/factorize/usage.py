@@ -23,7 +23,7 @@ class Usage:
         )
 
     def cost(self, price_in: float | None, price_out: float | None) -> float | None:
-        """In the currency of the prices, which are for a million tokens; None while no price is known."""
+        """Return the cost in the prices' currency; prices are for a million tokens; None while no price is known."""
         if price_in is None and price_out is None:
             return None
         return (self.tokens_in * (price_in or 0) + self.tokens_out * (price_out or 0)) / 1_000_000

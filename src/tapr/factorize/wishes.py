@@ -24,7 +24,7 @@ class Wish:
 
 
 def read_wish(edit: str, caption: str = "") -> Wish:
-    """The edit without what is said around it. The caption's own words are known words."""
+    """Return the edit without what is said around it. The caption's own words are known words."""
     notes: list[str] = []
     english = edit
     translation = translated(edit)
@@ -64,7 +64,7 @@ def _rewritten(text: str, name: str) -> str:
 
 
 def _measured(reading: Reading) -> Reading:
-    """ "more cheese" is cheese, "more heel" high heels: of a thing without a plural there are not many."""
+    """Read "more cheese" as cheese, "more heel" as high heels: what has no plural cannot be many."""
     add: list[Atom] = []
     remove = list(reading.remove)
     for atom in reading.add:

@@ -50,7 +50,7 @@ class Payload(BaseModel):
 
     @classmethod
     def example(cls, words: RecordSource) -> dict[str, Any]:
-        """What a prompt's worked example answers: as derived, in the record's own form."""
+        """Return what a prompt's worked example answers: as derived, in the record's own form."""
         return cls.model_validate(cls.derived(words)).model_dump()
 
     @classmethod
@@ -72,7 +72,7 @@ class Payload(BaseModel):
 
 
 def _problem(error: ValidationError, names: Collection[str] | None = None) -> str:
-    """The first problem that concerns these fields or the whole record; "" if there is none."""
+    """Return the first problem that concerns these fields or the whole record; "" if there is none."""
     for problem in error.errors():
         place = ".".join(str(part) for part in problem["loc"])
         if names is None or not problem["loc"] or problem["loc"][0] in names:
@@ -179,12 +179,12 @@ class RecordSet:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def kinds(self) -> frozenset[str]:
-        """All kinds in this set, including those of failures."""
+        """Return all kinds in this set, including those of failures."""
         by_query = (*self._payloads.values(), *self._failures.values())
         return frozenset(kind for entry in by_query for kind in entry)
 
     def joined(self, other: RecordSet) -> RecordSet:
-        """The union of both sets. If both have a record, the other's is used."""
+        """Return the union of both sets. If both have a record, the other's is used."""
         return RecordSet(
             _joined(self._payloads, other._payloads),
             f"{self.origin}; {other.origin}",
@@ -198,7 +198,7 @@ class RecordSet:
         )
 
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:
-        """Whether every query has a record of this kind."""
+        """Return whether every query has a record of this kind."""
         return all(kind in self._payloads.get(query_id, ()) for query_id in query_ids)
 
     def get(self, schema: type[AnyPayload], query_id: str) -> AnyPayload:
@@ -288,7 +288,7 @@ class _RecordMatcher:
         return Question(query.edit, self._pictures.get(query.reference), *self._benchmark)
 
     def sentence(self) -> str:
-        """Why some records match no query; "" if all do."""
+        """Say why some records match no query; "" if all do."""
         if not self._unmatched:
             return ""
         return f"{self._unmatched.total():,} of {self._seen:,} records answer no query of this run: {self.reasons()}"

@@ -8,5 +8,5 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def file_size(size: int) -> str:
-    """In the megabytes of --max-upload, 2**20 bytes each; small ones, which would round to nothing, in bytes."""
+    """Say a size in the megabytes of --max-upload, 2**20 bytes each; one that would round to nothing in bytes."""
     return counted(size, "byte") if size < 2**20 else f"{size / 2**20:.1f}".removesuffix(".0") + " MB"

@@ -18,7 +18,7 @@ def folder_of(path: object) -> Path:
 
 
 def shown_value(value: object) -> str:
-    """A value as it appears in an error message, shortened."""
+    """Return a value as it appears in an error message, shortened."""
     if value is None or isinstance(value, (str, bytes, int, float)):
         try:
             shown = repr(value)

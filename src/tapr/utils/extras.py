@@ -11,5 +11,5 @@ Extra = Literal[
 
 
 def install_hint(extra: Extra) -> str:
-    """The command that installs an extra, for error messages."""
+    """Return the command that installs an extra, for error messages."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"

@@ -48,7 +48,7 @@ class LRU(Generic[Key, Value]):
                 self.pop(next(iter(self._values)))
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Makes a missing value while it holds the lock, so that no value is made twice."""
+        """Make a missing value while holding the lock, so that no value is made twice."""
         with self._lock:
             value = self.get(key)
             if value is None:

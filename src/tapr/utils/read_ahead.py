@@ -24,7 +24,7 @@ _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)  # absent on Windows
 
 @cache
 def _call(name: str, last: Any) -> Any:
-    """The system's call with (address, bytes, `last`); None where it has none."""
+    """Return the system's call with (address, bytes, `last`); None where it has none."""
     try:
         call = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError, TypeError):
@@ -34,7 +34,7 @@ def _call(name: str, last: Any) -> Any:
 
 
 def read_ahead(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-    """These rows, ascending, will be read. They count over all arrays, and each array begins with one of `firsts`.
+    """Announce rows, ascending, that will be read. They count over all arrays; each array begins at one of `firsts`.
 
     Returns at once; what is in memory already is left alone.
     """
@@ -47,7 +47,7 @@ def read_ahead(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: 
 
 
 def are_in_memory(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
-    """Whether a few of these rows all are, or cannot be elsewhere; False where the system does not tell."""
+    """Return whether a few of these rows all are, or cannot be elsewhere; False where the system does not tell."""
     few = rows[:: max(1, -(-len(rows) // _LOOKED_AT))]
     if not len(few) or not arrays or not arrays[0].nbytes or not all(array.flags.c_contiguous for array in arrays):
         return True
@@ -73,7 +73,7 @@ _faults, _seen = 0, -np.inf  # major faults of this process, and when it was see
 
 
 def _waited_for_a_disk() -> bool:
-    """In the last second. Linux says that all of a file is in memory if the process may not write it."""
+    """Return whether this process waited in the last second: Linux calls files in memory that it may not write."""
     import resource  # not on Windows, which is not asked
 
     global _faults, _seen
@@ -84,7 +84,7 @@ def _waited_for_a_disk() -> bool:
 
 
 def page_ranges(addresses: NDArray[np.int64], row_bytes: int) -> list[tuple[int, int]]:
-    """The memory pages of rows at these addresses, as ranges. They ascend within a file, and files lie anywhere."""
+    """Return the memory pages of rows at these addresses, as ranges. They ascend within a file; files lie anywhere."""
     page = mmap.PAGESIZE
     starts = addresses // page * page
     stops = -(-(addresses + row_bytes) // page) * page

@@ -25,13 +25,13 @@ class RetryPolicy:
     chance: Callable[[], float] = random.random  # spreads out clients that failed at the same time
 
     def wait(self, attempt: int, status: int | None, retry_after: str | None) -> float | None:
-        """Seconds to wait after attempt 1, 2, ... failed; None: give up. `status` is None when no answer came."""
+        """Return seconds to wait after failed attempt 1, 2, ...; None: give up. `status`: None if no answer came."""
         if attempt >= self.attempts or (status is not None and status not in TEMPORARY):
             return None
         return self.pause(attempt, retry_after_seconds(retry_after))
 
     def pause(self, attempt: int, server_wait: float | None) -> float | None:
-        """The pause alone, whatever the status and the number of attempts; None where the server asks for too long."""
+        """Return the pause, whatever the status and the number of attempts; None where the server asks for too long."""
         if server_wait is not None and server_wait > self.longest:
             return None
         doubled = min(self.longest, self.first * 2.0 ** (attempt - 1))
@@ -39,7 +39,7 @@ class RetryPolicy:
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """A Retry-After header holds seconds or a date; None where it is missing or holds neither."""
+    """Read a Retry-After header, which holds seconds or a date; None where it is missing or holds neither."""
     text = (header or "").strip()
     try:
         seconds = float(text)

@@ -42,7 +42,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def printable_json(text: str) -> str:
-    """The same for JSON text, with JSON's own escapes."""
+    """Escape the same characters in JSON text, with JSON's own escapes."""
     return "".join(
         letter if letter == "\n" or _is_harmless(letter) else "".join(f"\\u{unit:04x}" for unit in _utf16(letter))
         for letter in text

@@ -10,12 +10,12 @@ VARIABLE = "TAPR_THREADS"
 
 
 def processors() -> int:
-    """Processors that this process may use; can be fewer than the machine has."""
+    """Count the processors that this process may use; can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_count() -> int:
-    """TAPR_THREADS, or else the number of processors."""
+    """Return TAPR_THREADS, or else the number of processors."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return processors()

@@ -14,7 +14,7 @@ _known: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 def cached_for(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
-    """The result of `make`, computed once per source and key. Sources are compared by identity and not kept alive."""
+    """Return the result of `make`, computed once per source (compared by identity, not kept alive) and key."""
     results = _known.setdefault(source, {})
     if key not in results:
         results[key] = make()
@@ -23,7 +23,7 @@ def cached_for(source: object, key: Hashable, make: Callable[[], Result]) -> Res
 
 
 def weakly_cached(make: Callable[P, Result]) -> Callable[P, Result]:
-    """Decorator: compute `make(source, *others)` once per combination of arguments."""
+    """Decorate a function: compute `make(source, *others)` once per combination of arguments."""
 
     @wraps(make)
     def once(*arguments: P.args, **named: P.kwargs) -> Result:

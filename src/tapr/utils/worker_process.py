@@ -65,7 +65,7 @@ class WorkerProcess:
             self._process.stdin.flush()
 
     def answer(self) -> Any:
-        """The answer to the last message. An exception from the worker is raised here."""
+        """Return the answer to the last message. An exception from the worker is raised here."""
         assert self._process.stdout is not None
         try:
             reply = pickle.load(self._process.stdout)
@@ -89,7 +89,7 @@ class WorkerProcess:
 
 
 def run_worker(prepare: Callable[..., Callable[[Any], object]]) -> None:
-    """The worker's main loop. `prepare` receives the shared memory and the first message, and returns the function that
+    """Run the worker's loop. `prepare` receives the shared memory and the first message, and returns the function that
     answers all others.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which then closes the input

@@ -32,7 +32,7 @@ def load(setting: Setting) -> Encoder:
 
 
 def _gpu(setting: Setting) -> Any:
-    """The GPU to use, if any: one that is asked for, or one that is there where the arithmetic leaves the choice."""
+    """Return the GPU to use, if any: the one asked for, or one that is there where the arithmetic leaves the choice."""
     if setting.device is None and setting.arithmetic not in (None, FLOAT16):
         return None
     from tapr.encoders.gpu import gpu_for

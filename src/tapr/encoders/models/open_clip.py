@@ -33,7 +33,7 @@ def check_device(setting: Setting) -> None:
 
 
 def card_name(name: str) -> str:
-    """open_clip has two names for some weights."""
+    """Return the name for the card: open_clip has two names for some weights."""
     from tapr.encoders.openclip import trained_as
 
     model, pretrained = _model_and_tag(name)

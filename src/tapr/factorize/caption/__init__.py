@@ -11,7 +11,7 @@ __all__ = ["Edited", "edit_caption"]
 
 
 def edit_caption(caption: str, reading: Reading, *, sure: bool = True, about: str = "") -> Edited:
-    """The caption as it reads after the edit, and what came, went and stayed. `about`: what the picture is of.
+    """Edit the caption, and return what came, went and stayed. `about`: what the picture is of.
 
     Of a caption that is not sure, less is believed: where the edit names the thing itself, nothing but that.
     """

@@ -57,7 +57,7 @@ class Attributes(Work):
         self._caption.pieces += [Link([lead], True), Phrase(atom.text.split(), is_new=True)]
 
     def _qualities(self, phrase: Phrase | None, text: str) -> None:
-        """ "brown leather" says two things of different kinds."""
+        """Apply each quality: "brown leather" says two things of different kinds."""
         if kind_of(text) or phrase is None:
             self._quality(phrase, text)
             return
@@ -105,7 +105,7 @@ class Attributes(Work):
         return [phrase for phrase in self._caption.phrases if phrase.group == "clothes" and not phrase.is_new]
 
     def _dress(self, person: Phrase, text: str, kind: str) -> None:
-        """A colour that is said of a person goes to what the person wears or has with them."""
+        """Give a colour that is said of a person to what the person wears or has with them."""
         others = [
             phrase
             for phrase in self._caption.phrases
@@ -137,7 +137,7 @@ class Attributes(Work):
         return [phrase.who] if phrase.who else phrase.head
 
     def _shade(self, text: str) -> None:
-        """ "darker" of blue jeans: dark blue."""
+        """Apply a shade: "darker" of blue jeans is dark blue."""
         subject = self._caption.subject
         colour = subject.of_kind("colour") if subject is not None else None
         if colour is not None and _SHADES[text] in ("dark", "light"):
@@ -166,7 +166,7 @@ class Attributes(Work):
         phrase.is_new = True
 
     def _agree(self, phrase: Phrase) -> None:
-        """Corrects "is" and "are" after the number has changed."""
+        """Correct "is" and "are" after the number has changed."""
         at = self._caption.pieces.index(phrase) + 1
         if at < len(self._caption.pieces) and isinstance(link := self._caption.pieces[at], Link):
             swap = {"is": "are"} if phrase.is_plural else {"are": "is"}
@@ -190,7 +190,7 @@ class Attributes(Work):
             modifier.is_new = modifier.is_new or not doing
 
     def _forget(self, kind: str) -> None:
-        """ "a different colour": the one that is seen goes."""
+        """Drop the attribute that is seen: "a different colour"."""
         for phrase in self._caption.phrases[:1]:
             if modifier := phrase.of_kind(kind):
                 self._done.went(" ".join([modifier.text, *phrase.tail()]))

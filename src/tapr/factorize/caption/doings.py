@@ -16,13 +16,13 @@ class Doings(Attributes):
     """Exchanges actions and roles."""
 
     def _is_doing(self, atom: Atom) -> bool:
-        """ "shrugging", "feeding baby"; but "a diving mask" is a thing."""
+        """Recognise "shrugging", "feeding baby"; but "a diving mask" is a thing."""
         first = atom.text.split()[0]
         is_verb = first.endswith("ing") and first not in words_of("not verbs")
         return is_verb and not atom.determiner and len(atom.text.split()) <= 3
 
     def _act(self, phrase: Phrase | None, text: str, *, atom_text: str = "") -> None:
-        """Another action in the place of the one that is seen."""
+        """Put another action in the place of the one that is seen."""
         self._done.came(atom_text or text)
         if phrase is None:
             self._caption.pieces.append(Link([text], True))
@@ -53,14 +53,14 @@ class Doings(Attributes):
             self._insert_after(phrase, [Link([text], True)])
 
     def _says_how(self, phrase: Phrase, text: str) -> bool:
-        """A word that stands before its noun: a crying face, a smiling man (who may be standing), running shoes."""
+        """Return whether the word goes before its noun: a crying face, a smiling man (he may stand), running shoes."""
         if len(text.split()) > 1:
             return False
         is_look = lexicon().kind(text) == "emotion" and not phrase.doing
         return is_look or phrase.noun == "face" or group_of(phrase.noun) == "clothes"
 
     def _act_instead(self, index: int, at: int, text: str) -> None:
-        """In the place of the action that this word of this piece says."""
+        """Replace the action that this word of this piece says."""
         link = self._caption.pieces[index]
         assert isinstance(link, Link)
         ends = [word for word in link.words[at + 1 :] if word in lexicon().classes["places"] | {"down"}]
@@ -93,7 +93,7 @@ class Doings(Attributes):
         return any(atom.lead in lexicon().classes["places"] for atom in self._reading.add)
 
     def _role(self, atom: Atom) -> None:
-        """ "as an astronaut": what the person is."""
+        """Exchange what the person is: "as an astronaut"."""
         person = next((phrase for phrase in self._caption.phrases if phrase.who or phrase.doing), None)
         if person is None:
             self._append(atom)
@@ -128,7 +128,7 @@ class Doings(Attributes):
         self._done.went(" ".join(goes).removeprefix("in ").removeprefix("with "))
 
     def _posture(self, atom: Atom) -> bool:
-        """A person "in a wheelchair" is no longer "in lotus position", nor running."""
+        """Exchange the posture: a person "in a wheelchair" is no longer "in lotus position", nor running."""
         subject = self._caption.subject
         if subject is None or not subject.who:
             return False

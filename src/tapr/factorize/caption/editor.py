@@ -55,7 +55,7 @@ class Editor(Things):
         )
 
     def _keep(self, phrase: str) -> None:
-        """ "the same blouse" of "women's shirts": the edit's own word names the thing."""
+        """Name the thing by the edit's own word: "the same blouse" of "women's shirts"."""
         words = phrase.split()
         noun = canonical(words[-1])
         match = phrase_of(self._caption, words)
@@ -78,7 +78,7 @@ class Editor(Things):
                 self._done.stays(phrase)
 
     def _let_go(self) -> None:
-        """ "the same person, in a wheelchair" keeps the person, not what an emoji shows it do."""
+        """Keep the person of "the same person, in a wheelchair", not what an emoji shows it do."""
         person = self._caption.subject
         if person is None or not person.who or not self._caption.is_emoji:
             return
@@ -90,7 +90,7 @@ class Editor(Things):
                 self._drop_doing(at)
 
     def _is_of(self, noun: str) -> bool:
-        """Does the caption speak of a face, of a person, at all?"""
+        """Return whether the caption speaks of a face, of a person, at all."""
         if noun == "face":
             return any("face" in phrase.head for phrase in self._caption.phrases)
         return any(phrase.who or phrase.doing or phrase.is_tone for phrase in self._caption.phrases)
@@ -124,7 +124,7 @@ class Editor(Things):
             self._thing(atom)
 
     def _described(self, subject: Phrase | None) -> Phrase | None:
-        """ "in grey" of a person with a backpack is said of the backpack, where the picture is of that."""
+        """Return what "in grey" is said of: with a picture of a backpack, the backpack and not its wearer."""
         if (
             subject is None
             or not (subject.who or subject.doing)
@@ -144,13 +144,13 @@ class Editor(Things):
         return head == ["thing"] and all(modifier.kind for modifier in modifiers)  # "brown suede"
 
     def _is_said_of_kept(self, atom: Atom) -> bool:
-        """ "the same face, but flushed": a bare word of no other kind says how the kept thing is."""
+        """Return whether a bare word of no other kind says how the kept thing is: "the same face, but flushed"."""
         words = atom.text.split()
         bare = not atom.lead and not atom.determiner and not is_plural(words[-1]) and not group_of(words[-1])
         return bare and bool(self._reading.keep) and phrase_of(self._caption, words) is None
 
     def _swap(self, atom: Atom, old: str) -> None:
-        """ "X instead of Y"; where Y is not said, X takes the place of its kind, else of the subject."""
+        """Read "X instead of Y"; where Y is not said, X takes the place of its kind, else of the subject."""
         subject = self._caption.subject
         if tone := tone_of(atom.text):
             self._tone(tone)
@@ -188,7 +188,7 @@ class Editor(Things):
             self._contradict(atom, old, subject)
 
     def _contradict(self, atom: Atom, old: str, subject: Phrase) -> None:
-        """The edit names something that the caption does not: the edit is believed."""
+        """Believe the edit where it names something that the caption does not."""
         match = of_group(self._caption, old.rsplit(maxsplit=1)[-1])
         if match is None and (not self._sure or self._caption.prefix or len(self._caption.phrases) == 1):
             self._note(" ".join([other.named() for other in self._caption.phrases if not other.is_tone]), old)

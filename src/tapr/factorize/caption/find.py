@@ -10,7 +10,7 @@ _COMPLEMENTS = ("no", "up", "down")
 
 
 def phrase_of(caption: Caption, words: list[str]) -> Phrase | None:
-    """The noun phrase with this name: by all words, by its noun, by its family ("puppy" for "dog")."""
+    """Return the noun phrase with this name: by all words, by its noun, by its family ("puppy" for "dog")."""
     if not words:
         return None
     wanted = [canonical(word) for word in words]
@@ -29,14 +29,14 @@ def phrase_of(caption: Caption, words: list[str]) -> Phrase | None:
 
 
 def _is_family(phrase: Phrase, noun: str) -> bool:
-    """ "bird" may mean the duck; "duck" says more than bird, and takes its place."""
+    """Return whether the name may mean the thing: "bird" a duck; "duck" says more than bird, and takes its place."""
     if phrase.who or group_of(noun) in ("people", "roles", "places"):
         return False
     return is_general(noun) and same_family(phrase.noun, noun)
 
 
 def of_group(caption: Caption, noun: str) -> Phrase | None:
-    """The phrase whose place a new thing of its kind would take; the subject goes before others."""
+    """Return the phrase whose place a new thing of its kind would take; the subject goes before others."""
     group = group_of(noun)
     if group in ("", "places"):
         return None
@@ -46,7 +46,7 @@ def of_group(caption: Caption, noun: str) -> Phrase | None:
 
 
 def modifier_of(caption: Caption, text: str) -> tuple[Phrase, Modifier] | None:
-    """The attribute with these words: "yellow" of "yellow tops", "print" of "printed kurtas"."""
+    """Return the attribute with these words: "yellow" of "yellow tops", "print" of "printed kurtas"."""
     for phrase in caption.phrases:
         for modifier in phrase.modifiers:
             if text in (modifier.text, f"{modifier.text}s") or modifier.text in (f"{text}ed", f"{text}d"):
@@ -55,7 +55,7 @@ def modifier_of(caption: Caption, text: str) -> tuple[Phrase, Modifier] | None:
 
 
 def verb_at(link: Link) -> int | None:
-    """Where the link's verb stands: "is running through" -> 1."""
+    """Return where the link's verb stands: "is running through" -> 1."""
     lexis = lexicon()
     for at, word in enumerate(link.words):
         if word in lexis.classes["be"] or word in lexis.classes["places"] or word in words_of("links"):
@@ -67,7 +67,7 @@ def verb_at(link: Link) -> int | None:
 
 
 def action_after(caption: Caption, phrase: Phrase) -> tuple[int, int] | None:
-    """(piece, word) of what the phrase does; a "with" or "in" phrase may stand between."""
+    """Find (piece, word) of what the phrase does; a "with" or "in" phrase may stand between."""
     start = caption.pieces.index(phrase) + 1
     for index in range(start, len(caption.pieces)):
         piece = caption.pieces[index]
@@ -84,7 +84,7 @@ def link_of(caption: Caption, verb: str) -> tuple[int, int] | None:
 
 
 def place_in(caption: Caption) -> Phrase | None:
-    """The phrase that says where: "in a field"."""
+    """Return the phrase that says where: "in a field"."""
     places = lexicon().classes["places"] | {"down"}
     phrases = [
         phrase

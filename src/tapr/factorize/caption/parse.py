@@ -64,12 +64,12 @@ class Phrase:
 
     @property
     def who(self) -> str:
-        """The person in "man firefighter" or "woman"; "" when it is no person."""
+        """Return the person in "man firefighter" or "woman"; "" when it is no person."""
         return self.head[0] if self.head and group_of(self.head[0]) == "people" else ""
 
     @property
     def doing(self) -> str:
-        """What the person is: "firefighter"."""
+        """Return what the person is: "firefighter"."""
         rest = self.head[1:] if self.who else self.head
         return " ".join(rest) if rest and (self.who or group_of(rest[-1]) == "roles") else ""
 
@@ -79,7 +79,7 @@ class Phrase:
 
     @property
     def vessel(self) -> str:
-        """What it is in: "bowl" in "a bowl of soup"; "" where it is in nothing."""
+        """Return what it is in: "bowl" in "a bowl of soup"; "" where it is in nothing."""
         words = self.measure.split()
         return words[-2] if len(words) > 1 and words[-2] not in words_of("groups") else ""
 
@@ -95,7 +95,7 @@ class Phrase:
         return next((modifier for modifier in self.modifiers if kind and modifier.kind == kind), None)
 
     def tail(self) -> list[str]:
-        """The words an attribute is said of: all that stands after colour and wearer."""
+        """Return the words an attribute is said of: all that stands after colour and wearer."""
         last = max(
             (at for at, modifier in enumerate(self.modifiers) if modifier.kind in ("colour", "wearer", "number")),
             default=-1,
@@ -108,7 +108,7 @@ class Phrase:
         return [*after, *([self.who] if self.who else self.head)]
 
     def named(self, *, new: bool = True) -> str:
-        """The phrase without its determiner; without what came by the edit, where asked."""
+        """Return the phrase without its determiner; without what came by the edit, where asked."""
         modifiers = [modifier.text for modifier in self.modifiers if new or not modifier.is_new]
         return " ".join([self.measure, *modifiers, *self.head]).strip()
 
@@ -297,7 +297,7 @@ class _Reader:
 
 
 def split_modifiers(words: list[str]) -> tuple[list[Modifier], list[str]]:
-    """ "navy blue striped shirt" -> navy blue, striped; shirt. A noun is always left."""
+    """Split "navy blue striped shirt" into navy blue, striped; shirt. A noun is always left."""
     lexis = lexicon()
     modifiers: list[Modifier] = []
     at = 0

@@ -54,11 +54,11 @@ class Things(Doings):
             self._append(atom)
 
     def _is_one_thing(self) -> bool:
-        """An emoji, or a caption of one name: another thing takes the place of the whole."""
+        """Return whether the caption is an emoji's or one name: another thing then replaces the whole."""
         return self._caption.is_emoji or len(self._caption.phrases) == 1
 
     def _describe(self, phrase: Phrase, modifiers: list[Modifier], action: str, atom: Atom) -> None:
-        """The edit speaks of a thing in the caption: its attributes, number and action change."""
+        """Change the attributes, number and action of a thing in the caption that the edit speaks of."""
         if self._is_vessel(phrase, _split_action(atom.text)[0].split()[-1]):
             self._describe_vessel(phrase, modifiers)
             return
@@ -82,11 +82,11 @@ class Things(Doings):
             self._substitute(phrase, atom)
 
     def _is_vessel(self, phrase: Phrase, noun: str) -> bool:
-        """Does the noun name the bowl in "a bowl of soup", and not the soup?"""
+        """Return whether the noun names the bowl in "a bowl of soup", and not the soup."""
         return bool(phrase.vessel) and canonical(noun) == canonical(phrase.vessel) != canonical(phrase.noun)
 
     def _describe_vessel(self, phrase: Phrase, modifiers: list[Modifier]) -> None:
-        """ "in a blue bowl" of "a bowl of soup"."""
+        """Change the vessel: "in a blue bowl" of "a bowl of soup"."""
         old = [Modifier(word) for word in phrase.measure.split()[:-2]]
         kinds = {modifier.kind for modifier in modifiers}
         gone = [modifier.text for modifier in old if modifier.kind and modifier.kind in kinds]
@@ -99,7 +99,7 @@ class Things(Doings):
         phrase.measure = " ".join([*kept, new, "of"])
 
     def _replace(self, phrase: Phrase, atom: Atom, old: str) -> None:
-        """A new thing in the place of an old one; of a person only who or what it is changes."""
+        """Put a new thing in the place of an old one; of a person only who or what it is changes."""
         if old and self._is_vessel(phrase, old.rsplit(maxsplit=1)[-1]):
             self._done.came(atom.text)
             self._done.went(phrase.vessel)
@@ -170,7 +170,7 @@ class Things(Doings):
                 phrase.counted(modifier.text)
 
     def _place(self, atom: Atom) -> None:
-        """ "on a beach" in the place of "in a field"."""
+        """Exchange the place: "on a beach" for "in a field"."""
         head = split_modifiers(atom.text.partition(" of ")[0].split())[1]
         lead = atom.lead.split("-")
         if atom.lead == "in" and group_of(head[-1]) in ("clothes", ""):
@@ -203,7 +203,7 @@ class Things(Doings):
         old.determiner, old.measure, old.modifiers, old.head, old.is_new = atom.determiner, "", fresh, head, True
 
     def _by(self, atom: Atom) -> None:
-        """ "worn by a woman": where the thing lay before is no more, and whoever has it may change."""
+        """Read "worn by a woman": where the thing lay before is no more, and whoever has it may change."""
         person = of_group(self._caption, atom.text.split()[-1])
         if person is not None and self._caption.subject is person:
             self._replace(person, atom, "")
@@ -220,7 +220,7 @@ class Things(Doings):
 
 
 def _split_action(text: str) -> tuple[str, str]:
-    """ "cat sleeping" -> ("cat", "sleeping")."""
+    """Split "cat sleeping" into ("cat", "sleeping")."""
     words = text.split()
     for at, word in enumerate(words[1:], start=1):
         if (

@@ -39,7 +39,7 @@ _TONE_NAMES = {
 
 @cache
 def words_of(name: str) -> frozenset[str]:
-    """One of the lists of data/caption_words.json."""
+    """Return one of the lists of data/caption_words.json."""
     return frozenset(load("caption_words.json")[name].split())
 
 
@@ -50,7 +50,7 @@ def _synonyms() -> dict[str, str]:
 
 @cache
 def canonical(noun: str) -> str:
-    """One spelling of one thing: "T-shirts" -> "tshirt", "bike" -> "bicycle"."""
+    """Return one spelling of one thing: "T-shirts" -> "tshirt", "bike" -> "bicycle"."""
     word = singular(noun.casefold()).replace("-", "")
     return _synonyms().get(word, word)
 
@@ -80,26 +80,26 @@ def _families() -> dict[str, str]:
 
 
 def group_of(noun: str) -> str:
-    """ "dog" -> "animals"; "" for a word of no group."""
+    """Return a noun's group: "dog" -> "animals"; "" for a word of no group."""
     return _groups().get(canonical(noun), "")
 
 
 def same_family(noun: str, other: str) -> bool:
-    """Two names that may mean the same thing: dog and puppy, shirt and blouse."""
+    """Return whether two names may mean the same thing: dog and puppy, shirt and blouse."""
     known = _families()
     first, second = canonical(noun), canonical(other)
     return first == second or (first in known and known[first] == known.get(second))
 
 
 def is_general(noun: str) -> bool:
-    """Is it the name of a whole family: bird, shirt?"""
+    """Return whether it is the name of a whole family: bird, shirt."""
     return canonical(noun) == canonical(
         _families().get(canonical(noun), " ").split()[-1] if _families().get(canonical(noun)) else ""
     )
 
 
 def kind_of(quality: str) -> str:
-    """The kind of an attribute, "" when nothing would contradict it: "blue" -> "colour"."""
+    """Return the kind of an attribute, "" when nothing would contradict it: "blue" -> "colour"."""
     if quality in words_of("wearers"):
         return "wearer"
     lexis = lexicon()
@@ -114,7 +114,7 @@ def kind_of(quality: str) -> str:
 
 
 def is_modifier(word: str) -> bool:
-    """Can the word stand before a noun and say how it is?"""
+    """Return whether the word can stand before a noun and say how it is."""
     kind = kind_of(word)
     if kind and (word.endswith("'s") if kind == "wearer" else group_of(word) != "places"):
         return True
@@ -122,6 +122,6 @@ def is_modifier(word: str) -> bool:
 
 
 def tone_of(phrase: str) -> str:
-    """The skin tone a phrase speaks of: "darker skin" -> "dark"; "" when of none."""
+    """Return the skin tone a phrase speaks of: "darker skin" -> "dark"; "" when of none."""
     match = TONE.search(phrase)
     return _TONE_NAMES.get(match[1], match[1]) if match else ""

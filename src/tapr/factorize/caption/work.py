@@ -77,7 +77,7 @@ class Work:
             self._loosen(before)
 
     def _loosen(self, link: Link) -> None:
-        """ "is standing next to" without what follows is "is standing"; "wearing" without it is nothing."""
+        """Drop the words that need what followed: "is standing next to" becomes "is standing", "wearing" nothing."""
         at = verb_at(link)
         if at is None or at == len(link.words) - 1 or link.words[at] in ("filled", "topped", "covered", "surrounded"):
             self._caption.pieces.remove(link)

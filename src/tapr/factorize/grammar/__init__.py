@@ -9,7 +9,7 @@ from tapr.factorize.grammar.words import lexicon
 
 
 def read_edit(edit: str) -> Reading:
-    """What the edit says to add, to remove and to keep."""
+    """Read what the edit says to add, to remove and to keep."""
     clauses = split_clauses(edit)
     draft = Draft()
     for clause in clauses:

@@ -38,7 +38,7 @@ PLAIN = Manner()
 
 
 def absolute(words: Sequence[str], manner: Manner = PLAIN) -> Absolute:
-    """One chunk's words as an absolute phrase; relative words become the state they lead to."""
+    """Turn one chunk's words into an absolute phrase; relative words become the state they lead to."""
     text = re.sub(r" than (?!that).*$", "", " ".join(words))
     kept, vague = pattern("kept").match(text), pattern("vague").search(text)
     text = pattern("compared").sub("", text).strip()
@@ -57,7 +57,7 @@ def absolute(words: Sequence[str], manner: Manner = PLAIN) -> Absolute:
 
 
 def _compared(content: list[str], kept: bool, vague: bool) -> Absolute | None:
-    """ "the same colour", "a different angle", "a horse facing a different direction"."""
+    """Read "the same colour", "a different angle", "a horse facing a different direction"."""
     lexis = lexicon()
     if not content:
         return Absolute()
@@ -73,7 +73,7 @@ def _compared(content: list[str], kept: bool, vague: bool) -> Absolute | None:
 
 
 def _counted(content: list[str], kept: bool, several: re.Match[str] | None, manner: Manner) -> Absolute:
-    """ "two more birds" -> several birds; "another dog" only when dogs are added, else it is some other dog."""
+    """Read "two more birds" as several birds; "another dog" only when dogs are added, else it is some other dog."""
     phrase = settle(content, manner)
     if several and phrase and (manner.adding or not several.group().startswith("another")):
         phrase = "several " + plural_phrase(re.sub(r"^(?:several|many|few|one|two) ", "", phrase))
@@ -81,7 +81,7 @@ def _counted(content: list[str], kept: bool, several: re.Match[str] | None, mann
 
 
 def settle(words: Sequence[str], manner: Manner = PLAIN) -> str:
-    """Content words -> phrase: verbs as participles, comparatives as states, states before their noun."""
+    """Join content words into a phrase: verbs as participles, comparatives as states, states before their noun."""
     lexis = lexicon()
     words = list(words)
     if len(words) > 2 and words[0] == "made" and words[1] in ("of", "from", "with"):
@@ -109,7 +109,7 @@ def settle(words: Sequence[str], manner: Manner = PLAIN) -> str:
 
 
 def content_words(words: Sequence[str]) -> list[str]:
-    """Without determiners, adverbs and, where something else is left, words like "photo"."""
+    """Drop determiners, adverbs and, where something else is left, words like "photo"."""
     lexis = lexicon()
     words = list(words)
     while words and words[0] in ("of", "to", "be", "is", "are"):
@@ -136,7 +136,7 @@ def content_words(words: Sequence[str]) -> list[str]:
 
 
 def _graded(degree: str, words: list[str], manner: Manner) -> Absolute:
-    """ "more formal" -> formal; "less formal" -> casual, not formal; "more people" -> many people."""
+    """Read "more formal" as formal; "less formal" as casual, not formal; "more people" as many people."""
     lexis = lexicon()
     noun = words[-1]
     rises = degree in ("more", "most")
@@ -155,7 +155,7 @@ def _graded(degree: str, words: list[str], manner: Manner) -> Absolute:
 
 
 def _without_colour_word(words: list[str]) -> list[str]:
-    """ "pink coloured", "red colour" -> the colour; "light coloured" -> light colour."""
+    """Turn "pink coloured", "red colour" into the colour, "light coloured" into light colour."""
     out: list[str] = []
     for word in words:
         if word in _COLOUR_WORDS and out and lexicon().is_colour(out[-1]):
@@ -165,7 +165,7 @@ def _without_colour_word(words: list[str]) -> list[str]:
 
 
 def _as_participles(words: list[str], manner: Manner) -> list[str]:
-    """ "dog runs" -> "dog running", where the place in the phrase says that the word is a verb."""
+    """Turn "dog runs" into "dog running", where the place in the phrase says that the word is a verb."""
     out = list(words)
     for position, word in enumerate(words):
         verb = lexicon().inflections.get(word)

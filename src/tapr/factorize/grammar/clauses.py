@@ -57,7 +57,7 @@ def split_clauses(edit: str) -> list[Clause]:
 
 
 def _joins_colours(words: list[str], index: int) -> bool:
-    """Is the joint at this place one between colours, "red, white and blue" or "light blue and dark grey"?"""
+    """Return whether this joint is between colours: "red, white and blue", "light blue and dark grey"."""
     lexis = lexicon()
     before = words[index - 1] if index else ""
     after = [word for word in words[index + 1 : index + 4] if word != "and"]

@@ -17,20 +17,20 @@ Handler = Callable[[Draft, "re.Match[str]"], None]
 
 
 def bare(words: list[str]) -> list[str]:
-    """Content words only: no determiners, adverbs and pronouns; "one" may be a count."""
+    """Keep the content words: no determiners, adverbs and pronouns; "one" may be a count."""
     classes = lexicon().classes
     dropped = (classes["determiners"] | classes["adverbs"] | classes["pronouns"]) - {"one"}
     return [word for word in words if word not in dropped]
 
 
 def name_of(text: str) -> str:
-    """The first thing the text names: "the bird in the cage" -> "bird"."""
+    """Return the first thing the text names: "the bird in the cage" -> "bird"."""
     parts = chunks(text.split())
     return settle(bare(parts[0].words)) if parts else ""
 
 
 def without(phrase: str) -> str:
-    """The thing that goes, bare: "have a belt" -> "belt"."""
+    """Return the thing that goes, bare: "have a belt" -> "belt"."""
     if not phrase.startswith("both"):
         phrase = re.sub(r"^(?:all|any)(?: of)?(?: the)? ", "", phrase)
     parts = chunks(pattern("empty verbs").sub("", phrase + " ").split())
@@ -38,7 +38,7 @@ def without(phrase: str) -> str:
 
 
 def remove(draft: Draft, match: re.Match[str]) -> None:
-    """ "remove the people"; "remove one of the dogs" leaves few of them."""
+    """Read "remove the people"; "remove one of the dogs" leaves few of them."""
     what = match["what"]
     some = re.match(r"^(?:all (?:but|except)|only) (?:one|1)(?: of)?(?: the)? (?P<thing>.+)$", what)
     if some:
@@ -65,7 +65,7 @@ def remove(draft: Draft, match: re.Match[str]) -> None:
 
 
 def replace(draft: Draft, match: re.Match[str]) -> None:
-    """ "replace X with Y", "change X to Y", "X has become Y"."""
+    """Read "replace X with Y", "change X to Y", "X has become Y"."""
     old, new = match["old"].strip(), match["new"].strip()
     old_words = bare(old.split())
     if not old_words:  # "turn it into a cat"
@@ -97,7 +97,7 @@ def _both(old: str, atom: str) -> str:
 
 
 def _become(draft: Draft, new: str) -> None:
-    """The picture's subject turns into something; a drawing of it is still the same thing."""
+    """Turn the picture's subject into something; a drawing of it is still the same thing."""
     before = len(draft.add)
     new = take_views(draft, new)
     describe(draft, new.split())
@@ -108,7 +108,7 @@ def _become(draft: Draft, new: str) -> None:
 
 
 def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
-    """ "change the colour of the car to black": the dimension's value is what is seen."""
+    """Read "change the colour of the car to black": the dimension's value is what is seen."""
     if dimension in ("angle", "view", "colour"):
         new = re.sub(r" (?:view|colour|one)$", "", new)
     new = take_views(draft, new)
@@ -128,7 +128,7 @@ def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
 
 
 def from_to(draft: Draft, match: re.Match[str]) -> None:
-    """ "the bus goes from red to green"."""
+    """Read "the bus goes from red to green"."""
     thing, old, new = (settle(bare((match[name] or "").split())) for name in ("thing", "old", "new"))
     thing = "" if lexicon().has("dimensions", thing) else thing
     if thing and role_of(new or "thing") == "quality":
@@ -141,12 +141,12 @@ def from_to(draft: Draft, match: re.Match[str]) -> None:
 
 
 def so_that(draft: Draft, match: re.Match[str]) -> None:
-    """ "change the rays so they are swimming"."""
+    """Read "change the rays so they are swimming"."""
     say_of(draft, match["thing"].split(), match["new"].split())
 
 
 def add(draft: Draft, match: re.Match[str]) -> None:
-    """ "put a hat on the dog" adds the hat and keeps the dog; "put the dog on a sofa" adds the sofa."""
+    """Read "put a hat on the dog" (adds the hat, keeps the dog) and "put the dog on a sofa" (adds the sofa)."""
     verb, what = match["verb"], match["what"]
     if verb == "give":
         what = re.sub(r"^(?:it|him|her|them|the \w+)\s+", "", what)
@@ -172,7 +172,7 @@ def add(draft: Draft, match: re.Match[str]) -> None:
 
 
 def make(draft: Draft, match: re.Match[str]) -> None:
-    """ "make the dog bigger", "make it a truck", "make it snow"."""
+    """Read "make the dog bigger", "make it a truck", "make it snow"."""
     thing, predicate = split_object(match["what"].split())
     if not predicate:
         describe(draft, thing, Manner(bare_verbs=True))
@@ -186,12 +186,12 @@ def make(draft: Draft, match: re.Match[str]) -> None:
 
 
 def have(draft: Draft, match: re.Match[str]) -> None:
-    """ "let the boy hold a kite"."""
+    """Read "let the boy hold a kite"."""
     describe(draft, match["what"].split(), Manner(bare_verbs=True))
 
 
 def act(draft: Draft, match: re.Match[str]) -> None:
-    """Verbs that name their own result: "open the window", "blur the background"."""
+    """Read verbs that name their own result: "open the window", "blur the background"."""
     thing, _, filling = match["what"].partition(" with ")
     if match["verb"].startswith("fill"):
         draft.take(Atom(f"filled with {settle(bare(filling.split()))}") if filling else None)
@@ -202,7 +202,7 @@ def act(draft: Draft, match: re.Match[str]) -> None:
 
 
 def count(draft: Draft, match: re.Match[str]) -> None:
-    """ "reduce the number of dogs to one", "more number of cups"."""
+    """Read "reduce the number of dogs to one", "more number of cups"."""
     groups = match.groupdict()
     rises = (groups["verb"] or "").startswith(("increas", "rais", "more"))
     number = groups.get("number") or ("many" if rises else "few")
@@ -217,7 +217,7 @@ def _one_of(thing: str) -> str:
 
 
 def same(draft: Draft, match: re.Match[str]) -> None:
-    """ "the same person as an astronaut": the person stays, what follows is read for itself."""
+    """Read "the same person as an astronaut": the person stays, what follows is read for itself."""
     words = re.sub(r"^(?:exact |(?:breed|kind|type|species|sort) of )+", "", match["what"]).split()
     thing, rest = split_object(["the", *words])
     name = settle(bare(thing))
@@ -229,13 +229,13 @@ def same(draft: Draft, match: re.Match[str]) -> None:
 
 
 def of_this(draft: Draft, match: re.Match[str]) -> None:
-    """ "a pencil drawing of this animal"."""
+    """Read "a pencil drawing of this animal"."""
     draft.hold(settle((match["thing"] or "").split()))
     describe(draft, match["what"].split())
 
 
 def keep(draft: Draft, match: re.Match[str]) -> None:
-    """ "keep the chairs"; "leave only one dog" says what is seen."""
+    """Read "keep the chairs"; "leave only one dog" says what is seen."""
     only = re.match(r"^(?:only |just )?(?P<what>(?:a|an|one|two|three|single)\b.+)$", match["what"])
     if only:
         describe(draft, only["what"].split())

@@ -11,13 +11,13 @@ from tapr.factorize.grammar.words import lexicon, load
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """One of the named patterns: "filler", "contrast", ..."""
+    """Return one of the named patterns: "filler", "contrast", ..."""
     return re.compile(load("rules.json")[name])
 
 
 @cache
 def rows() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """(handler, pattern of a whole clause), in the order they are tried."""
+    """Return (handler, pattern of a whole clause), in the order they are tried."""
     data = load("rules.json")
     lists = {group: any_of(verbs) for group, verbs in lexicon().verbs.items()}
     became = lists.pop("became")
@@ -32,10 +32,10 @@ def rows() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @cache
 def views() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """(phrase, what it says of the viewpoint)."""
+    """Return (phrase, what it says of the viewpoint)."""
     return tuple((re.compile(rf"(?:^|\b)(?:{text})(?!\w)"), atom) for text, atom in load("views.json"))
 
 
 def any_of(phrases: Iterable[str]) -> str:
-    """Alternatives, longest first, so that "take away" goes before "take"."""
+    """Return a pattern of alternatives, longest first, so that "take away" goes before "take"."""
     return "(?:" + "|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True)) + ")"

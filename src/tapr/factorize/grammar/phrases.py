@@ -47,7 +47,7 @@ class Chunk:
 
 
 def role_of(phrase: str) -> Role:
-    """A thing to be had, a quality, something done, or a way the picture is taken."""
+    """Return whether the atom is a thing, a quality, something done, or a way the picture is taken."""
     lexis = lexicon()
     kind = lexis.kind(phrase)
     words = phrase.split()
@@ -62,7 +62,7 @@ def role_of(phrase: str) -> Role:
 
 
 def _is_adjective(word: str) -> bool:
-    """ "deserted": a word of no list of ours that is never a noun."""
+    """Return whether it is a word of no list of ours that is never a noun: "deserted"."""
     letters = parts_of_speech(word)
     return letters.startswith("a") and "n" not in letters and not lexicon().knows(word)
 
@@ -94,7 +94,7 @@ def chunks(words: Sequence[str]) -> list[Chunk]:
 
 
 def atoms_in(words: Sequence[str], manner: Manner = PLAIN) -> list[tuple[Atom | None, Absolute]]:
-    """Reads every chunk of the words: the atom to add, if there is one, and whatever else the chunk says."""
+    """Read every chunk of the words: the atom to add, if there is one, and whatever else the chunk says."""
     read = []
     for position, chunk in enumerate(chunks(words)):
         parsed = absolute(chunk.words, manner if position == 0 else replace(manner, adding=False, bare_verbs=False))
@@ -103,7 +103,7 @@ def atoms_in(words: Sequence[str], manner: Manner = PLAIN) -> list[tuple[Atom | 
 
 
 def _fixed_place(word: str, rest: Sequence[str]) -> int:
-    """How many words after the preposition make a fixed place such as "in the background"."""
+    """Return how many words after the preposition make a fixed place such as "in the background"."""
     if word not in ("in", "on", "at", "to"):
         return 0
     skip = 1 if rest and rest[0] in ("the", "a", "its") else 0
@@ -112,7 +112,7 @@ def _fixed_place(word: str, rest: Sequence[str]) -> int:
 
 
 def _is_bound(last: str, word: str, rest: Sequence[str]) -> bool:
-    """Does the preposition belong to the verb before it: "covered with snow", "looking at the camera"?"""
+    """Return whether the preposition belongs to the verb before it: "covered with snow", "looking at the camera"."""
     lexis = lexicon()
     if lexis.has("bound participles", last) and word in ("with", "in", "by", "into", "on"):
         return word in ("with", "by", "into") or last in ("covered", "wrapped")
@@ -123,7 +123,7 @@ def _is_bound(last: str, word: str, rest: Sequence[str]) -> bool:
 
 
 def _is_main_verb(current: Sequence[str], word: str, rest: Sequence[str]) -> bool:
-    """In "a dog with a collar sits on grass" the verb belongs to the dog."""
+    """Return whether the verb belongs to the first noun: in "a dog with a collar sits on grass", to the dog."""
     lexis = lexicon()
     if not current or word == lexis.inflections.get(word, word) or lexis.is_quality(current[-1]):
         return False
@@ -133,7 +133,7 @@ def _is_main_verb(current: Sequence[str], word: str, rest: Sequence[str]) -> boo
 
 
 def _is_idle_place(chunk: Chunk) -> bool:
-    """ "on it", "in its mouth", "at the waist", "in colour": places that say nothing about what is seen."""
+    """Recognise places that say nothing about what is seen: "on it", "in its mouth", "at the waist", "in colour"."""
     lexis = lexicon()
     if chunk.lead not in lexis.classes["places"]:
         return False

@@ -33,7 +33,7 @@ def describe(draft: Draft, words: Sequence[str], manner: Manner = PLAIN) -> None
 
 
 def say_of(draft: Draft, subject: Sequence[str], predicate: Sequence[str]) -> None:
-    """ "train" and "red" -> "red train"; "dog" and "running" -> "dog running"; "crab" and "on sand" -> both."""
+    """Join "train" and "red" to "red train", "dog" and "running" to "dog running"; keep both "crab" and "on sand"."""
     parts = chunks(subject)
     name, manner = _named(draft, parts)
     for part in parts[1:]:
@@ -56,7 +56,7 @@ def say_of(draft: Draft, subject: Sequence[str], predicate: Sequence[str]) -> No
 
 
 def split_object(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """ "the dog bigger" -> ("the dog", "bigger"): where the noun phrase ends and what is said of it begins."""
+    """Split "the dog bigger" into ("the dog", "bigger"): where the noun phrase ends and what is said of it begins."""
     lexis = lexicon()
     words = list(words)
     is_long = len(words) > 2 and words[0] in ("this", "that", "her", "one")  # "her hair longer"
@@ -74,7 +74,7 @@ def split_object(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _named(draft: Draft, parts: Sequence[Chunk]) -> tuple[str, Manner]:
-    """The subject in words, remembered in the draft; "" for "it", "the photo" and other words for the whole picture."""
+    """Name the subject and remember it in the draft; "" for "it", "the photo" and other words for the whole picture."""
     lexis = lexicon()
     manner = Manner(bare_verbs=True)
     name = absolute(parts[0].words).add if parts else ""
@@ -89,7 +89,7 @@ def _named(draft: Draft, parts: Sequence[Chunk]) -> tuple[str, Manner]:
 
 
 def _verb_of_being(words: Sequence[str]) -> int | None:
-    """Where the clause's own "is" stands; "a dog that is wet" has none."""
+    """Return where the clause's own "is" stands; "a dog that is wet" has none."""
     lexis = lexicon()
     for index, word in enumerate(words):
         if lexis.has("be", word) and not (index and words[index - 1] in _RELATIVE):
@@ -100,7 +100,7 @@ def _verb_of_being(words: Sequence[str]) -> int | None:
 
 
 def _merged(name: str, predicate: str) -> str:
-    """The subject and its quality or action as one phrase, or "" when they do not join."""
+    """Join the subject and its quality or action to one phrase; "" when they do not join."""
     lexis = lexicon()
     role, words = role_of(predicate), predicate.split()
     faces = words[0].endswith("ing") and lexis.has("directions", words[-1])

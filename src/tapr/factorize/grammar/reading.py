@@ -25,7 +25,7 @@ class Reading:
 
 
 def tidy(phrase: str) -> str:
-    """The final form of an atom: nothing relative or negated in it, no stray words at its ends; "" if none is left."""
+    """Return an atom's final form: nothing relative or negated, no stray words at its ends; "" if none is left."""
     classes = lexicon().classes
     phrase = re.sub(r"\b(?:next-to|in-front-of|on-top-of|both-sides|left-side|right-side)\b", _spaced, phrase)
     words = [word for word in phrase.split() if word.casefold() not in classes["residue"]]
@@ -37,7 +37,7 @@ def tidy(phrase: str) -> str:
 
 
 def _is_adverb(phrase: str) -> bool:
-    """ "up" alone names nothing that can be seen."""
+    """Return whether the phrase is an adverb: "up" alone names nothing that can be seen."""
     return parts_of_speech(phrase)[:1] == "r" and not lexicon().is_quality(phrase) and lexicon().kind(phrase) is None
 
 

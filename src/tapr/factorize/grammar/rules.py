@@ -55,7 +55,7 @@ def _apply(draft: Draft, head: str) -> None:
 
 
 def _take_away(draft: Draft, phrase: str, added: list[str]) -> None:
-    """ "cat instead of dog": the dog goes. Negation is read the same way: "is not red" is "is", then red that goes."""
+    """Drop the dog of "cat instead of dog". Negation is read the same way: "is not red" is "is", then red that goes."""
     gone = _aligned(phrase, added)
     if gone and draft.unsaid and not added and role_of(gone) == "quality":
         gone = f"{gone} {draft.subject}"  # "the walls are not white"
@@ -78,7 +78,7 @@ def _aligned(phrase: str, added: list[str]) -> str:
 
 
 def _take_beside(draft: Draft, phrase: str) -> None:
-    """ "no straps, with a floral print": what is had beside the missing thing is added."""
+    """Add what stands beside the missing thing: "no straps, with a floral print"."""
     words = phrase.split()
     for chunk, (atom, parsed) in list(zip(chunks(words), atoms_in(words), strict=True))[1:]:
         if chunk.lead in ("with", "wearing"):
@@ -86,7 +86,7 @@ def _take_beside(draft: Draft, phrase: str) -> None:
 
 
 def _continues_removal(draft: Draft, clause: Clause, text: str) -> bool:
-    """ "remove the hand and the spoon", "no buildings and cars": is the second thing gone too?"""
+    """Return whether the second thing is gone too: "remove the hand and the spoon", "no buildings and cars"."""
     if not draft.removing or clause.joint not in ("and", ",", "or"):
         return False
     lexis = lexicon()

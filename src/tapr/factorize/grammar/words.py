@@ -32,7 +32,7 @@ _IRREGULAR_FORMS = {
 
 
 def load(name: str) -> Any:
-    """One of the shipped lists: `load("words.json")`."""
+    """Return one of the shipped lists: `load("words.json")`."""
     return json.loads(files("tapr.factorize").joinpath("data", name).read_text(encoding="utf-8"))
 
 
@@ -56,7 +56,7 @@ class Lexicon:
         return word in self.classes["colours"]
 
     def is_quality(self, word: str) -> bool:
-        """Can the word stand alone after "is": blue, formal, striped?"""
+        """Return whether the word can stand alone after "is": blue, formal, striped."""
         if self.is_colour(word) or word in self.classes["adjectives"] or word in self.classes["sizes"]:
             return True
         if self.kinds.get(word, "scene") not in NOUN_KINDS:
@@ -67,7 +67,7 @@ class Lexicon:
         return self.positive(word) is not None
 
     def positive(self, word: str) -> str | None:
-        """darker -> dark, bigger -> large; None when the word is no comparative."""
+        """Return a comparative's state: darker -> dark, bigger -> large; None when the word is no comparative."""
         known = self.meanings["comparatives"].get(word)
         if known or not word.endswith("er") or len(word) < 5:
             return known
@@ -78,14 +78,14 @@ class Lexicon:
         return None
 
     def kind(self, phrase: str) -> str | None:
-        """The attribute kind of a whole phrase; a shade before a colour is still a colour."""
+        """Return the attribute kind of a whole phrase; a shade before a colour is still a colour."""
         if phrase in self.kinds:
             return self.kinds[phrase]
         words = [word for word in phrase.split() if word not in self.classes["shades"] and word != "and"]
         return "colour" if all(map(self.is_colour, words or phrase.split())) else None  # "navy" is a shade and a colour
 
     def knows(self, word: str) -> bool:
-        """Is the word in any list? Others are taken as they stand, and named in a note."""
+        """Return whether the word is in any list. Others are taken as they stand, and named in a note."""
         word = word.removesuffix("'s")
         if word in self.inflections or word in self.kinds or word in self.things or singular(word) in self.things:
             return True
@@ -128,7 +128,7 @@ def lexicon() -> Lexicon:
 
 
 def gerund(verb: str) -> str:
-    """sit -> sitting, ride -> riding, lie -> lying."""
+    """Return a verb's -ing form: sit -> sitting, ride -> riding, lie -> lying."""
     if verb.endswith("ie"):
         return verb[:-2] + "ying"
     if verb.endswith("e") and not verb.endswith(("ee", "oe")):
@@ -173,7 +173,7 @@ def plural_phrase(phrase: str) -> str:
 
 
 def with_article(phrase: str) -> str:
-    """ "hat" -> "a hat"; plurals, counts and stuff stay bare."""
+    """Turn "hat" into "a hat"; plurals, counts and stuff stay bare."""
     words, head = phrase.split(), _HEAD_END.split(phrase)[0].split() or [phrase]
     bare = lexicon().classes
     if (
