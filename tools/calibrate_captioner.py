@@ -115,7 +115,7 @@ def main() -> None:
     for name in LINES:
         mine = manners == name
         slopes = fit(numbers[mine & fitted], right[mine & fitted])
-        line = f"Line({slopes[0]:.2f}, {slopes[1]:.2f}, {slopes[2]:.2f})"
+        line = f"Regression({slopes[0]:.2f}, {slopes[1]:.2f}, {slopes[2]:.2f})"
         print(f'    "{name}": {line},  # {(mine & fitted).sum()} captions')
         for half in (0, 1):
             slopes = fit(numbers[mine & fitted & (halves != half)], right[mine & fitted & (halves != half)])

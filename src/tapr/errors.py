@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # What programs may rely on: the code of an error, in Python, in problem+json and in the client.
 CODES = {
-    "failed": "Something failed that the user did not cause.",
-    "bad_input": "What was asked for cannot be done as asked.",
+    "failed": "A failure that the user did not cause.",
+    "bad_input": "The request cannot be done as asked.",
     "bad_option": "An option has a value that it cannot have, or there is no such option.",
     "missing_option": "An option is needed beside the others.",
     "conflicting_options": "Two options exclude each other.",
@@ -42,9 +42,9 @@ CODES = {
     "quota_exceeded": "The gallery has no room for more pictures or bytes.",
     "not_fetched": "A picture cannot be fetched from its address.",
     "no_room": "There was no memory, or no process, to decode a picture: ask again in a moment.",
-    "busy": "As much is asked as can be worked on: ask again in a moment.",
+    "busy": "A limit of work at one time is reached: ask again in a moment.",
     "too_slow": "The answer took too long.",
-    "unavailable": "Something that the answer needs is away for now.",
+    "unavailable": "A part that the answer needs is away for now.",
     "factorizer_unavailable": "The factorizer cannot answer now.",
     "answer_too_long": "A language model's server sent more than the limit of bytes.",
     "unauthorized": "A token is needed, and none was sent.",
@@ -58,7 +58,7 @@ CODES = {
 
 
 class TaprError(Exception):
-    """Something failed that the user did not cause; the command line exits with 1."""
+    """A failure that the user did not cause; the command line exits with 1."""
 
     exit_code = 1
     code = "failed"
@@ -70,7 +70,7 @@ class TaprError(Exception):
 
 
 class BadInput(TaprError):
-    """What was asked for cannot be done as asked; the command line exits with 2, the API with a 4xx."""
+    """A request that cannot be done as asked; the command line exits with 2, the API answers 4xx."""
 
     exit_code = 2
     code = "bad_input"
@@ -111,7 +111,7 @@ class BadWeights(BadInput):
 
 
 class NoDevice(BadInput):
-    """There is no such device here, or the encoder does not run on it."""
+    """A device that is not here, or on which the encoder does not run."""
 
     code = "no_device"
 
@@ -123,16 +123,16 @@ class BadPlugin(BadInput):
 
 
 class Unavailable(TaprError):
-    """Something that the answer needs is away for now; the API answers 503."""
+    """A part that the answer needs is away for now; the API answers 503."""
 
     code = "unavailable"
 
 
 class NewProcessNeeded(Unavailable):
-    """Only a new process can answer: `tapr serve --ray` starts one."""
+    """A process that can answer no more: `tapr serve --ray` starts a new one."""
 
 
 class Overloaded(TaprError):
-    """As much is asked as can be worked on: ask again in a moment; the API answers 429."""
+    """A limit of work at one time is reached: ask again in a moment; the API answers 429."""
 
     code = "busy"

@@ -237,7 +237,7 @@ def test_a_bank_is_opened_again_by_either_name_of_its_encoder(
     for name in (*names, names[0]):
         gallery = Gallery.build(tmp_path / "g", tmp_path / "p", name, extractor="tokens")
         assert gallery.card.name == card_name(name) == names[1]
-    with refused("bad_input", "'open_clip:tapr-tiny-quickgelu/some_tag'"):
+    with refused("bad_option", "'open_clip:tapr-tiny-quickgelu/some_tag'"):
         Gallery.build(tmp_path / "g", tmp_path / "p", f"open_clip:tapr-tiny/{folder / 'tiny.pt'}")
 
 

@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 import pytest
 
 from tapr.encoders import weights
-from tapr.encoders.weights import FileSource, Source, WeightFile, WheelSource
+from tapr.encoders.weights import FileSource, WeightFile, WeightSource, WheelSource
 from tapr.errors import TaprError
 from tests.refusals import refused
 
@@ -52,7 +52,7 @@ class FakeSource:
         return folder / "taken"
 
 
-def tower(*sources: Source, content: bytes = CONTENT) -> WeightFile:
+def tower(*sources: WeightSource, content: bytes = CONTENT) -> WeightFile:
     digest = hashlib.sha256(content).hexdigest()
     return WeightFile("the tower", "clip-b16", "tower.onnx", digest, len(content), "MIT", sources)
 

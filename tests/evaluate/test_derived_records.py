@@ -12,7 +12,7 @@ import pytest
 from tapr.encoders.fake import FakeEncoder
 from tapr.evaluate.bank import find_rows, open_bank
 from tapr.evaluate.datasets import Dataset, load_dataset
-from tapr.evaluate.derived_records import Source, completed, factorized
+from tapr.evaluate.derived_records import RecordInputs, completed, factorized
 from tapr.factorize.grounded import GroundedFactorizer
 from tapr.images.decode import load_image
 from tapr.methods import METHODS, Features, RecordSet, make_method
@@ -48,15 +48,15 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 @pytest.fixture
-def source(dataset: Dataset, tmp_path: Path) -> Source:
+def source(dataset: Dataset, tmp_path: Path) -> RecordInputs:
     return source_of(dataset, tmp_path, EVERY)
 
 
-def source_of(dataset: Dataset, folder: Path, kinds: Collection[str], said: list[str] | None = None) -> Source:
+def source_of(dataset: Dataset, folder: Path, kinds: Collection[str], said: list[str] | None = None) -> RecordInputs:
     gallery = open_bank(dataset, folder / "bank", encoder="fake", extractor=None, progress=NoProgress())
     rows = find_rows(dataset, gallery).row_of
     features = tuple(Features.of(gallery.encoder, gallery, rows, part.gallery) for part in dataset.parts)
-    return Source(dataset, features, frozenset(kinds), (said if said is not None else []).append)
+    return RecordInputs(dataset, features, frozenset(kinds), (said if said is not None else []).append)
 
 
 def specs(*payloads: dict[str, Any]) -> RecordSet:
@@ -67,7 +67,7 @@ SPEC = {"target": "a flag as I want it", "add": ["green"], "preserve": [], "remo
 
 
 @pytest.mark.usefixtures("captioner")
-def test_every_method_s_records_are_made_from_pictures_and_edits(source: Source) -> None:
+def test_every_method_s_records_are_made_from_pictures_and_edits(source: RecordInputs) -> None:
     made = factorized(source, "grounded")
     for query_id in "012":
         made.spec(query_id)
@@ -82,7 +82,7 @@ def test_every_method_s_records_are_made_from_pictures_and_edits(source: Source)
 
 
 @pytest.mark.usefixtures("captioner")
-def test_drawn_captions_are_edited_one_by_one(source: Source) -> None:
+def test_drawn_captions_are_edited_one_by_one(source: RecordInputs) -> None:
     made = factorized(source, "grounded")
     ldre, stitch = made.get(LdreRecord, "0"), made.get(StitchRecord, "0")
     assert len(ldre.captions) == len(ldre.edited) == CAPTIONS
@@ -110,7 +110,7 @@ def test_specs_are_those_of_a_search_and_references_are_described_together(datas
 
 
 @pytest.mark.usefixtures("captioner")
-def test_given_specs_are_kept_and_missing_records_are_derived(source: Source) -> None:
+def test_given_specs_are_kept_and_missing_records_are_derived(source: RecordInputs) -> None:
     mine = specs(SPEC, SPEC, {"target": ""})
     made = completed(mine, source)
     assert made.spec("0").to_dict() == SPEC
@@ -123,7 +123,7 @@ def test_given_specs_are_kept_and_missing_records_are_derived(source: Source) ->
 
 
 @pytest.mark.usefixtures("captioner")
-def test_existing_kinds_of_record_are_not_derived_again(source: Source) -> None:
+def test_existing_kinds_of_record_are_not_derived_again(source: RecordInputs) -> None:
     own = {"caption": "mine", "description": "mine"}
     mine = RecordSet({"0": {"spec": SPEC, "cirevl": own}, "1": {"spec": SPEC}}, "mine.jsonl")
     made = completed(mine, source)
@@ -136,7 +136,7 @@ def test_existing_kinds_of_record_are_not_derived_again(source: Source) -> None:
     assert completed(nothing, source) is nothing
 
 
-def test_without_a_captioner_missing_records_are_named(source: Source) -> None:
+def test_without_a_captioner_missing_records_are_named(source: RecordInputs) -> None:
     made = completed(specs(SPEC, SPEC, SPEC), source)
     for kind in (CirevlRecord, LdreRecord):
         with refused("no_record", "fake", "caption"):
@@ -146,13 +146,13 @@ def test_without_a_captioner_missing_records_are_named(source: Source) -> None:
 
 
 @pytest.mark.usefixtures("captioner")
-def test_other_factorizers_have_captions_of_the_captioner_too(source: Source) -> None:
+def test_other_factorizers_have_captions_of_the_captioner_too(source: RecordInputs) -> None:
     made = factorized(source, "target-only")
     assert made.get(CirevlRecord, "0").description == made.spec("0").target == "in green"
     assert made.offline == {"cirevl", "ldre", "stitch", "soft", "osrcir"}  # what reads specs alone has no captions
 
 
-def test_specs_that_grounded_wrote_down_are_known_as_such(source: Source, tmp_path: Path) -> None:
+def test_specs_that_grounded_wrote_down_are_known_as_such(source: RecordInputs, tmp_path: Path) -> None:
     path = tmp_path / "specs.jsonl"
     for model, offline in (("grounded/3@clip-b16:0a1b", EVERY), ("grounded/3@fake:0a1b", set()), ("hand", set())):
         lines = [{"id": str(n), "edit": QUERIES[n][1], "model": model, "payload": SPEC} for n in range(3)]

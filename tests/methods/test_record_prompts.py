@@ -14,7 +14,7 @@ from tapr.factorize.dialect import AnswerForm, Dialect, Draw
 from tapr.factorize.failures import NoAnswer
 from tapr.factorize.picture import picture_only
 from tapr.factorize.queries import BatchQuery
-from tapr.factorize.records import Answer
+from tapr.factorize.records import RecordAnswer
 from tapr.factorize.settings import LLMSettings
 from tapr.images.decode import sha256_of
 from tapr.methods import RecordSet
@@ -40,7 +40,7 @@ class Scripted:
         return Reply((self.answers.pop(0),), False, Dialect())
 
 
-def answered(kind: str, model: Scripted, tries: int = 2, prompt: Path | None = None) -> Answer:
+def answered(kind: str, model: Scripted, tries: int = 2, prompt: Path | None = None) -> RecordAnswer:
     settings = LLMSettings(base_url="http://127.0.0.1:1", model="m", tries=tries)
     return asyncio.run(ask_record(load_kind(kind, prompt), "make it red", "data:picture", model, settings))
 

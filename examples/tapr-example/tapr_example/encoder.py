@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
 from tapr.encoders.base import EncoderCard, Evidence, unit
-from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.encoders.row import EncoderRow, EncoderSetting, ListedModel
 from tapr.images.frame import Frame
 from tapr.types import Float32
 
@@ -56,7 +56,7 @@ def _vectors(colours: NDArray[Any]) -> Float32:
     return unit(np.concatenate([colours - 0.5, constant], axis=-1))
 
 
-def load(setting: Setting) -> MeanColour:
+def load(setting: EncoderSetting) -> MeanColour:
     setting.only_cpu()
     setting.only_extractor("tokens")
     setting.no_template()
@@ -66,5 +66,5 @@ def load(setting: Setting) -> MeanColour:
 MEAN_COLOUR = EncoderRow(
     "mean-colour",
     load,
-    models=(Known("mean-colour", 4, 4, ("tokens",), "no weights: mean colours", "MIT"),),
+    models=(ListedModel("mean-colour", 4, 4, ("tokens",), "no weights: mean colours", "MIT"),),
 )

@@ -34,14 +34,14 @@ class Caption:
 
 
 @dataclass(frozen=True)
-class _LineProgress:
+class _CaptionProgress:
     """The words of a caption so far; the mark of its end counts as a word."""
 
     words: tuple[int, ...] = ()
     total: float = 0.0  # the sum of their log-probabilities
 
-    def then(self, word: int, log_probabilities: Float32) -> _LineProgress:
-        return _LineProgress((*self.words, word), self.total + float(log_probabilities[word]))
+    def then(self, word: int, log_probabilities: Float32) -> _CaptionProgress:
+        return _CaptionProgress((*self.words, word), self.total + float(log_probabilities[word]))
 
     @property
     def last(self) -> int:
@@ -83,7 +83,7 @@ class Decoder:
     def beam(self, vector: Float32, width: int = BEAM) -> list[Caption]:
         """Find `width` different captions of one vector (d,), the likeliest for its length first."""
         memory = self._network.read(_checked(vector[None]))
-        going, done = [_LineProgress()], list[_LineProgress]()
+        going, done = [_CaptionProgress()], list[_CaptionProgress]()
         for at in range(MOST_WORDS):
             log_probabilities, memory = self._network.step(_last_words(going), at, memory)
             nexts = [
@@ -102,7 +102,7 @@ class Decoder:
 
     def _say(self, vectors: Float32, choose: Choose) -> list[Caption]:
         vectors = _checked(vectors)
-        lines = [_LineProgress() for _ in vectors]
+        lines = [_CaptionProgress() for _ in vectors]
         for start in range(0, len(vectors), TOGETHER):
             going = np.arange(start, min(start + TOGETHER, len(vectors)))
             memory = self._network.read(vectors[going])
@@ -117,7 +117,7 @@ class Decoder:
                     going, memory = going[open_], memory[:, open_]
         return [self._caption(line) for line in lines]
 
-    def _caption(self, line: _LineProgress) -> Caption:
+    def _caption(self, line: _CaptionProgress) -> Caption:
         tokens = [self._tokens[word - FIRST_WORD] for word in line.words if word != END]
         text = self._tokenizer.decode(tokens).replace(" ' s", "'s").replace(" - ", "-")
         return Caption(text, line.total / len(line.words))
@@ -131,7 +131,7 @@ def _checked(vectors: Float32) -> Float32:
     return vectors
 
 
-def _last_words(lines: list[_LineProgress]) -> NDArray[np.int64]:
+def _last_words(lines: list[_CaptionProgress]) -> NDArray[np.int64]:
     return np.array([line.last for line in lines], np.int64)
 
 

@@ -16,7 +16,7 @@ _SAID_TWICE = frozenset(("and", "the", "with", "two", "one"))  # words that a go
 
 @dataclass(frozen=True)
 class Description:
-    """What a picture shows, and the chance that the text is right, 0 to 1 (docs/models.md says how it was measured)."""
+    """A picture in words, and the chance from 0 to 1 that they are right (docs/models.md says how it was measured)."""
 
     text: str
     score: float

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Line:
+class Regression:
     """A logistic regression on two numbers."""
 
     log_probability: float
@@ -27,9 +27,9 @@ class Line:
 
 
 LINES = {
-    "sentence": Line(3.25, 13.58, 0.17),
-    "product": Line(12.69, 4.42, 4.38),
-    "emoji": Line(5.24, 27.57, -5.45),
+    "sentence": Regression(3.25, 13.58, 0.17),
+    "product": Regression(12.69, 4.42, 4.38),
+    "emoji": Regression(5.24, 27.57, -5.45),
 }
 _MANNERS = {
     "emoji": re.compile(r"an emoji of\b"),

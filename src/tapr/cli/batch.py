@@ -23,7 +23,7 @@ from tapr.factorize.queries import BatchQuery, read_queries
 from tapr.factorize.records import SPEC, Maker, RecordFile
 from tapr.factorize.registry import maker_of
 from tapr.factorize.settings import LLMSettings
-from tapr.factorize.usage import Usage
+from tapr.factorize.usage import TokenUsage
 from tapr.query.reference import Reference
 from tapr.utils.amounts import counted
 
@@ -140,7 +140,7 @@ def _say_estimate(asked: Batch, jobs: Sequence[_Job], queries: Sequence[BatchQue
     """Report the estimated number of calls and tokens."""
     from tapr.methods.estimate import HOW, estimate, short
 
-    total = Usage()
+    total = TokenUsage()
     settings = None
     for job in jobs:
         if job.question is None or job.settings is None:

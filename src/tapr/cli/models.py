@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tapr.encoders import extractors, model_files, registry, weights
-from tapr.encoders.row import Known
+from tapr.encoders.row import ListedModel
 from tapr.errors import BadInput
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -107,7 +107,7 @@ _PIPED_WIDTH = 160  # wider than a terminal: output to a file is not wrapped
 _HERE = {True: "yes", False: "no", None: "-"}
 
 
-def _row(known: Known) -> dict[str, Any]:
+def _row(known: ListedModel) -> dict[str, Any]:
     return {
         "name": known.name,
         "dim": known.dim,

@@ -35,8 +35,8 @@ AGREE = 0.999  # the least mean cosine of a row of the table with float32
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What runs the default on a kind of processor."""
+class Runtime:
+    """The library and arithmetic that run the default on a kind of processor."""
 
     runs: str
     arithmetic: str
@@ -46,9 +46,9 @@ class Engine:
 # Chosen by measurement (benchmarks/results/tower_*.md). Which row a processor is in is asked of it: onnx_session.py
 # multiplies large bytes once and looks whether their sum is right.
 PROCESSORS = {
-    "exact": Engine("onnxruntime", ROWS),  # x86 with AMX or VNNI, Arm
-    "saturating": Engine("onnxruntime", ROWS, careful=True),  # x86 without VNNI: sums of 16 bits would be cut off
-    "gpu": Engine("torch", FLOAT16),
+    "exact": Runtime("onnxruntime", ROWS),  # x86 with AMX or VNNI, Arm
+    "saturating": Runtime("onnxruntime", ROWS, careful=True),  # x86 without VNNI: sums of 16 bits would be cut off
+    "gpu": Runtime("torch", FLOAT16),
 }
 
 

@@ -53,7 +53,7 @@ def pixels_sentence(mean: Sequence[float], std: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of B pictures: one global and M local unit vectors each."""
+    """The vectors of B pictures: one global and M local unit vectors each."""
 
     global_vectors: Float32  # (B, d)
     local_vectors: Float32  # (B, M, d), row by row over the grid

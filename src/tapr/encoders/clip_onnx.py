@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class ClipOnnxEncoder:
-    """Towers are loaded when first needed, so that a search by text alone never loads the image tower."""
+    """The default encoder. Towers load when first needed: a search by text alone never loads the image tower."""
 
     lanes = 1  # a second batch fills the processors that the end of the first leaves idle
     arithmetics: tuple[str, ...] = (ROWS,)  # the first is the default

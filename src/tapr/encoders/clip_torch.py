@@ -17,14 +17,25 @@ from numpy.typing import NDArray
 from tapr.encoders.arithmetic import PROCESSORS
 from tapr.encoders.base import Evidence
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
-from tapr.encoders.clip_weights import DIM, GRID, HEADS, NATIVE, PATCH, SIDE, WIDTH, Block, StoredLinear, TowerWeights
+from tapr.encoders.clip_weights import (
+    DIM,
+    GRID,
+    HEADS,
+    NATIVE,
+    PATCH,
+    SIDE,
+    WIDTH,
+    StoredLinear,
+    TowerBlock,
+    TowerWeights,
+)
 from tapr.encoders.extractors import Extractor, extractor_of
 from tapr.encoders.local_tokens import Norm, neighbourhood, pooling
 from tapr.encoders.torch_bulk import TorchBulk
 
 
 class ClipTorchEncoder(ClipOnnxEncoder):
-    """Pictures on a GPU."""
+    """The image tower of clip-b16 on a GPU."""
 
     arithmetics = (PROCESSORS["gpu"].arithmetic,)
 
@@ -136,7 +147,7 @@ class TorchTower:
     def _normed(self, states: Any, norm: tuple[Any, Any]) -> Any:
         return self._torch.nn.functional.layer_norm(states, (WIDTH,), *norm, eps=1e-5)
 
-    def _block(self, block: Block) -> dict[str, Any]:
+    def _block(self, block: TowerBlock) -> dict[str, Any]:
         sides = (block.query, block.key, block.value)
         joined = StoredLinear(*(np.concatenate([getattr(side, part) for side in sides], axis=-1)
                                 for part in ("codes", "scale", "bias")))  # fmt: skip

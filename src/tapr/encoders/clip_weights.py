@@ -53,7 +53,7 @@ class StoredLinear:
 
 
 @dataclass(frozen=True)
-class Block:
+class TowerBlock:
     """One transformer block."""
 
     ln1: Norm
@@ -73,7 +73,7 @@ class TowerWeights:
     patches: Float32  # (16 * 16 * 3, D), a patch's pixels row by row; CLIP's normalisation is folded in
     places: Float32  # (1 + P, D), added to CLS token and patches; the CLS token itself and the patches' bias are in it
     ln_pre: Norm
-    blocks: tuple[Block, ...]
+    blocks: tuple[TowerBlock, ...]
     ln_post: Norm
     projection: Float32  # (D, d)
 
@@ -92,9 +92,9 @@ class TowerWeights:
         def linear(name: str) -> StoredLinear:
             return StoredLinear(*(array(f"{name}.{part}") for part in ("codes", "scale", "bias")))
 
-        def block(number: int) -> Block:
+        def block(number: int) -> TowerBlock:
             layers = {name: linear(f"{number}.{name}") for name in ("query", "key", "value", "out", "fc1", "fc2")}
-            return Block(ln1=norm(f"{number}.ln1"), ln2=norm(f"{number}.ln2"), **layers)
+            return TowerBlock(ln1=norm(f"{number}.ln1"), ln2=norm(f"{number}.ln2"), **layers)
 
         raw = array("patch").transpose(2, 3, 1, 0) / PIXEL_STD[:, None]  # (D, 3, 16, 16) -> (16, 16, 3, D)
         bias = -(raw * PIXEL_MEAN[:, None]).sum((0, 1, 2), dtype=np.float64)

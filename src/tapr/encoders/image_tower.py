@@ -14,7 +14,7 @@ from tapr.types import Float32
 
 
 class ImageTower:
-    """Safe to call from any number of threads."""
+    """The image tower of clip-b16, safe to call from any number of threads."""
 
     def __init__(self, weights: Path, extractor: str) -> None:
         """Open the tower. `weights`: the fetched file, whose hash has been checked."""

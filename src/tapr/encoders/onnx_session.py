@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.arithmetic import PROCESSORS, Engine
+from tapr.encoders.arithmetic import PROCESSORS, Runtime
 from tapr.encoders.onnx_import import onnxruntime
 
 PROBE = Path(__file__).parent / "data" / "product_of_bytes.onnx"  # tools/build_image_tower.py made it
@@ -26,7 +26,7 @@ def session(model: bytes | Path, *, finished: bool = False, weights: Weights | N
 
 
 @cache
-def processor_engine() -> Engine:
+def processor_engine() -> Runtime:
     """Return the row of the table that this processor is in."""
     return PROCESSORS["exact" if _multiplies_exactly() else "saturating"]
 

@@ -8,7 +8,7 @@ from tapr.encoders.arithmetic import ONLY, ROWS, agree, asked_for
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
-from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.encoders.row import EncoderRow, EncoderSetting, ListedModel
 from tapr.encoders.weights import Say, quiet
 from tapr.errors import BadInput
 from tapr.plugins import Registry
@@ -25,7 +25,7 @@ ENCODERS: Registry[EncoderRow] = Registry(
 DEFAULT_ENCODER = "clip-b16"
 
 
-def known_models() -> tuple[Known, ...]:
+def known_models() -> tuple[ListedModel, ...]:
     """Return the lines of `tapr models list`, other packages' last."""
     return tuple(known for _, row in ENCODERS.working() for known in row.models)
 
@@ -50,7 +50,7 @@ def load_encoder(
     say: Say = quiet,
 ) -> Encoder:
     """Return the encoder of this name. Weights that are not on the machine yet are fetched; `say` reports it."""
-    return row_of(name).load(Setting(name, extractor, fit, template, device, say, arithmetic))
+    return row_of(name).load(EncoderSetting(name, extractor, fit, template, device, say, arithmetic))
 
 
 def encoder_of(encoder: object) -> str | Encoder | None:
@@ -64,7 +64,7 @@ def encoder_of(encoder: object) -> str | Encoder | None:
 
 def check_device(name: str, device: str) -> None:
     """Refuse a device that this encoder does not run on here, as loading it there would; load nothing."""
-    row_of(name).check_device(Setting(name, device=device))
+    row_of(name).check_device(EncoderSetting(name, device=device))
 
 
 def card_name(name: str) -> str:

@@ -12,7 +12,7 @@ from tapr.errors import BadOption, NoDevice
 
 
 @dataclass(frozen=True)
-class Known:
+class ListedModel:
     """One line of `tapr models list`."""
 
     name: str
@@ -31,7 +31,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Setting:
+class EncoderSetting:
     """The options that were given. An encoder refuses those that it does not have; none is ignored silently."""
 
     name: str  # as given to --encoder
@@ -61,7 +61,7 @@ class Setting:
             raise BadOption(f"the {self.name} encoder takes no text template: leave it out", "template")
 
 
-def _any_device(setting: Setting) -> None:
+def _any_device(setting: EncoderSetting) -> None:
     """Accept any device here: loading refuses one that is not there."""
 
 
@@ -73,12 +73,12 @@ class EncoderRow:
     """
 
     name: str
-    load: Callable[[Setting], Encoder]
-    models: tuple[Known, ...]
+    load: Callable[[EncoderSetting], Encoder]
+    models: tuple[ListedModel, ...]
     order: int = 50
     takes: str = ""  # what follows the name and a colon, such as MODEL/TAG; "": nothing
     card_name: Callable[[str], str] = str  # the name on the card, where weights have two names
-    check_device: Callable[[Setting], None] = _any_device  # refuses one that it does not run on, before it is loaded
+    check_device: Callable[[EncoderSetting], None] = _any_device  # refuses one that it does not run on, before loading
 
     @property
     def written(self) -> str:

@@ -39,7 +39,7 @@ def quiet(_: str) -> None:
     """Return a `say` that prints nothing."""
 
 
-class Source(Protocol):
+class WeightSource(Protocol):
     """One place to get a file from."""
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class WeightFile:
     sha256: str
     size: int  # bytes
     licence: str
-    sources: tuple[Source, ...]
+    sources: tuple[WeightSource, ...]
 
     @property
     def folder(self) -> Path:

@@ -37,8 +37,8 @@ _PARTS = 10  # progress reports per run
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """What records are made from: a benchmark's queries and the vectors of their references."""
+class RecordInputs:
+    """The inputs that records are made from: a benchmark's queries and the vectors of their references."""
 
     dataset: Dataset
     features: tuple[Features, ...]  # one per part of the dataset
@@ -72,7 +72,7 @@ class Source:
         return advance
 
 
-def factorized(source: Source, name: str) -> RecordSet:
+def factorized(source: RecordInputs, name: str) -> RecordSet:
     """Make a spec per query with a factorizer, and derive the wanted records from it."""
     captions = source.captions() if name == DEFAULT_FACTORIZER or kinds_using_caption(source.kinds) else None
     made_by, make = _maker(source, name, captions)
@@ -97,7 +97,7 @@ def factorized(source: Source, name: str) -> RecordSet:
     return RecordSet(payloads, origin, failures, offline=offline)
 
 
-def completed(records: RecordSet, source: Source) -> RecordSet:
+def completed(records: RecordSet, source: RecordInputs) -> RecordSet:
     """Add the wanted kinds that the records lack, derived from their specs."""
     missing_records = source.kinds - records.kinds() - {SPEC}
     if not missing_records or SPEC not in records.kinds():
@@ -127,7 +127,7 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
     return records.joined(RecordSet(payloads, origin, failures, offline=offline))
 
 
-def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, Make]:
+def _maker(source: RecordInputs, name: str, captions: Captions | None) -> tuple[str, Make]:
     """Return the factorizer's full name, and a function that factorizes a query."""
     factorizer = load_factorizer(name, encoder=source.features[0].encoder)
 
@@ -144,13 +144,13 @@ def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, M
     return factorizer.name, make
 
 
-def _reference(source: Source, name: str) -> Reference:
+def _reference(source: RecordInputs, name: str) -> Reference:
     data = read_bytes(source.dataset.pictures[name])
     return Reference(shown(data), source.features[0].references([name]), sha256_of(data))
 
 
 def _derived(
-    source: Source, query: Query, spec: EditSpec, caption: str | None, captions: Captions | None
+    source: RecordInputs, query: Query, spec: EditSpec, caption: str | None, captions: Captions | None
 ) -> dict[str, Mapping[str, Any]]:
     """Return the spec, and the wanted records that can be derived from it."""
     count = sampled_captions_needed(source.kinds)
@@ -160,7 +160,7 @@ def _derived(
     return {kind: payload for kind, payload in records.items() if kind == SPEC or kind in source.kinds}
 
 
-def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
+def _without_caption(source: RecordInputs, caption: str | None) -> dict[str, str]:
     """Return kind -> why it cannot be made; empty if there is a caption."""
     if caption is not None:
         return {}

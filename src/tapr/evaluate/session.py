@@ -32,7 +32,7 @@ from tapr.evaluate.controls import variants
 from tapr.evaluate.cut_outs import with_cut_outs
 from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
 from tapr.evaluate.datasets.base import read_ids
-from tapr.evaluate.derived_records import Source, completed, factorized
+from tapr.evaluate.derived_records import RecordInputs, completed, factorized
 from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
@@ -128,7 +128,7 @@ def _evaluate(
     with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
         experiment = _experiment(dataset, gallery, rows, encoder, records, request.options.scoring)
-        source = Source(dataset, experiment.features, _kinds(request, dataset), progress.say)
+        source = RecordInputs(dataset, experiment.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         experiment = replace(experiment, records=made)
         clock.lap("records")

@@ -20,7 +20,7 @@ from tapr.factorize.chat import Chat, Reply, require_httpx
 from tapr.factorize.dialect import LIKELIEST, AnswerForm, Dialect, Draw
 from tapr.factorize.failures import NoAnswer
 from tapr.factorize.picture import data_url
-from tapr.factorize.records import Answer, Maker, plain
+from tapr.factorize.records import Maker, RecordAnswer, plain
 from tapr.factorize.settings import LLMSettings
 from tapr.query.reference import Reference
 from tapr.utils.amounts import counted
@@ -28,7 +28,7 @@ from tapr.utils.safe_text import without_secrets
 
 Message = dict[str, Any]
 AskModel = Callable[[list[Message], AnswerForm, Draw], Awaitable[Reply]]
-Ask = Callable[[Reference, str], Awaitable[Answer]]
+Ask = Callable[[Reference, str], Awaitable[RecordAnswer]]
 # an answer and the fields before it -> the fields that it fills; BadInput tells the model what is wrong
 Read = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass(frozen=True)
 class RecordKind:
-    """What a language model is asked for one kind of record."""
+    """The questions to a language model for one kind of record."""
 
     name: str
     version: str  # of the prompt
@@ -82,7 +82,7 @@ class RecordKind:
         return any(step.sees_picture for step in self.steps)
 
 
-async def ask_record(kind: RecordKind, edit: str, picture: str, ask: AskModel, settings: LLMSettings) -> Answer:
+async def ask_record(kind: RecordKind, edit: str, picture: str, ask: AskModel, settings: LLMSettings) -> RecordAnswer:
     """Make the payload of one query's record."""
     answers: dict[str, Any] = {}
     notes, details = list[str](), dict[str, Any](tries=0)
@@ -105,7 +105,7 @@ async def ask_record(kind: RecordKind, edit: str, picture: str, ask: AskModel, s
             details["filled"] = True
             texts = [texts[place % len(texts)] for place in range(wanted)]
         answers[step.list_name] = texts
-    return Answer(answers, tuple(notes), details)
+    return RecordAnswer(answers, tuple(notes), details)
 
 
 async def _ask_until_valid(
@@ -162,12 +162,12 @@ class Asker:
         """Answer many questions over one client, several at a time; cancelling one closes its request."""
         async with Chat(self.settings) as chat:
 
-            async def ask(reference: Reference, edit: str) -> Answer:
+            async def ask(reference: Reference, edit: str) -> RecordAnswer:
                 return await self._ask(chat.fresh(self._dialect), reference, edit)
 
             yield ask
 
-    async def _ask(self, chat: Chat, reference: Reference, edit: str) -> Answer:
+    async def _ask(self, chat: Chat, reference: Reference, edit: str) -> RecordAnswer:
         if not edit.strip():
             raise BadInput("the edit is empty: say in words how the picture you want differs", code="empty_edit")
         settings, picture = self.settings, ""
@@ -184,7 +184,8 @@ class Asker:
         except NoAnswer as failure:
             failure.details = self._details(chat)
             raise
-        return Answer(answer.payload, (*chat.dialect.notes(), *answer.notes), {**answer.details, **self._details(chat)})
+        details = {**answer.details, **self._details(chat)}
+        return RecordAnswer(answer.payload, (*chat.dialect.notes(), *answer.notes), details)
 
     def _details(self, chat: Chat) -> dict[str, Any]:
         used, settings = chat.usage, self.settings

@@ -14,8 +14,8 @@ from tapr.factorize.base import Factorizer
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import NoAnswer, ServerRefused, ServerUnreachable
 from tapr.factorize.queries import BatchQuery
-from tapr.factorize.records import FAILURE, HAND, SPEC, Answer, Maker, Record, RecordFile, RecordIndex
-from tapr.factorize.usage import NOTHING_USED, Usage
+from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Record, RecordAnswer, RecordFile, RecordIndex
+from tapr.factorize.usage import NOTHING_USED, TokenUsage
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 
@@ -24,12 +24,12 @@ OpenReference = Callable[[Path], Reference]
 Write = Callable[[Record], None]
 
 
-Ask = Callable[[Reference, str], Awaitable[Answer]]
+Ask = Callable[[Reference, str], Awaitable[RecordAnswer]]
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Where a batch stands; the counts sum to `done`."""
+    """The state of a batch; the counts sum to `done`."""
 
     total: int
     kept: int = 0  # already in the file
@@ -37,7 +37,7 @@ class BatchReport:
     made: int = 0
     fallbacks: int = 0  # flagged specs that somebody asked for; the next run tries them again
     failures: tuple[tuple[str, str], ...] = ()  # query id, reason
-    usage: Usage = NOTHING_USED
+    usage: TokenUsage = NOTHING_USED
     notes: tuple[str, ...] = ()  # each different note of the records once
 
     @property
@@ -161,14 +161,14 @@ class _Batch:
         else:
             self._note(answer, query, image)
 
-    def _note(self, answer: Answer, query: BatchQuery, image: str) -> None:
+    def _note(self, answer: RecordAnswer, query: BatchQuery, image: str) -> None:
         # a fallback is kept under its own maker, so that the next run does not take it for an answer
         maker = Maker(answer.instead) if answer.instead else self.maker
         record = Record(answer.payload, self.index.kind, query.id, image, query.edit, maker)
         self._keep(
             replace(record, notes=answer.notes, details=answer.details, dataset=query.dataset, split=query.split)
         )
-        report = replace(self.report, usage=self.report.usage + Usage.from_details(answer.details))
+        report = replace(self.report, usage=self.report.usage + TokenUsage.from_details(answer.details))
         if answer.instead:
             self.report = replace(report, fallbacks=report.fallbacks + 1)
         else:
@@ -176,7 +176,7 @@ class _Batch:
             self.report = replace(report, made=report.made + 1, notes=notes)
 
     def _fail(self, query: BatchQuery, image: str | None, error: BadInput | NoAnswer) -> None:
-        usage = Usage.from_details(error.details) if isinstance(error, NoAnswer) else NOTHING_USED
+        usage = TokenUsage.from_details(error.details) if isinstance(error, NoAnswer) else NOTHING_USED
         payload = {"error": str(error), "kind": self.index.kind, "usage": usage.as_dict()}
         record = Record(payload, FAILURE, query.id, image, query.edit, self.maker)
         self.write(replace(record, dataset=query.dataset, split=query.split))
@@ -195,18 +195,18 @@ async def _spec_session(factorizer: Factorizer) -> AsyncIterator[Ask]:
     if isinstance(factorizer, Concurrent):
         async with factorizer.session() as ask:
 
-            async def ask_it(reference: Reference, edit: str) -> Answer:
+            async def ask_it(reference: Reference, edit: str) -> RecordAnswer:
                 return _answer(await ask(reference, edit))
 
             yield ask_it
         return
 
-    async def ask_in_thread(reference: Reference, edit: str) -> Answer:
+    async def ask_in_thread(reference: Reference, edit: str) -> RecordAnswer:
         return _answer(await asyncio.to_thread(factorizer.factorize, reference, edit))
 
     yield ask_in_thread
 
 
-def _answer(factorization: Factorization) -> Answer:
+def _answer(factorization: Factorization) -> RecordAnswer:
     instead = factorization.factorizer if factorization.details.get("fallback") is True else ""
-    return Answer(factorization.spec.to_dict(), factorization.notes, factorization.details, instead)
+    return RecordAnswer(factorization.spec.to_dict(), factorization.notes, factorization.details, instead)

@@ -16,7 +16,7 @@ from tapr.errors import BadInput
 from tapr.factorize.dialect import LIKELIEST, AnswerForm, Dialect, Draw
 from tapr.factorize.failures import NoAnswer, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
-from tapr.factorize.usage import Usage
+from tapr.factorize.usage import TokenUsage
 from tapr.utils.extras import install_hint
 from tapr.utils.json_text import parse_json
 from tapr.utils.retry import RetryPolicy, retry_after_seconds
@@ -52,7 +52,7 @@ class Chat:
 
     settings: LLMSettings
     dialect: Dialect = field(default_factory=Dialect)
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     _client: httpx.AsyncClient | None = field(default=None, repr=False)
 
     async def __aenter__(self) -> Self:
@@ -72,7 +72,7 @@ class Chat:
 
     def fresh(self, dialect: Dialect) -> Chat:
         """Return a chat over the same connections, with this dialect and a count of its own."""
-        return replace(self, dialect=dialect, usage=Usage())
+        return replace(self, dialect=dialect, usage=TokenUsage())
 
     async def ask(self, messages: list[dict[str, Any]], form: AnswerForm, draw: Draw = LIKELIEST) -> Reply:
         """Return the likeliest answer, or some drawn by chance, after the repeats that the settings allow."""
@@ -80,7 +80,7 @@ class Chat:
         while True:
             try:
                 return await self._ask_once(messages, form, draw)
-            except _Refused as refusal:
+            except _RequestRefused as refusal:
                 simpler = self.dialect.after_refusal(refusal.message)
                 if simpler is None:
                     raise self._failure(f"refused the request ({refusal.message})") from None
@@ -97,7 +97,7 @@ class Chat:
 
         question = {"model": self.settings.model, "messages": messages}
         question |= self.dialect.fields(form, draw, self.settings.max_tokens)
-        self.usage += Usage(calls=1)
+        self.usage += TokenUsage(calls=1)
         try:
             async with asyncio.timeout(self.settings.timeout):  # the whole request: a trickle of bytes counts as none
                 status, retry_after, body = await self._post(json.dumps(question))
@@ -136,7 +136,7 @@ class Chat:
         except (ValueError, TypeError, KeyError, IndexError, AttributeError):
             raise _Passing(_NO_COMPLETION) from None
         used = completion.get("usage")
-        self.usage += Usage(0, _count(used, "prompt_tokens"), _count(used, "completion_tokens"))
+        self.usage += TokenUsage(0, _count(used, "prompt_tokens"), _count(used, "completion_tokens"))
         return Reply(texts, cut_off, self.dialect)
 
     def _status(self, status: int, retry_after: str | None, body: bytes) -> Exception:
@@ -147,7 +147,7 @@ class Chat:
         if advice is not None:
             return ServerRefused(without_secrets(f"the server at {self.settings.place} {what}: {advice}"))
         if status in (400, 422):
-            return _Refused(message)
+            return _RequestRefused(message)
         if status in (408, 409, 425, 429) or status >= 500:
             return _Passing(what, retry_after=retry_after_seconds(retry_after))
         return self._failure(what)
@@ -184,7 +184,7 @@ class _Passing(Exception):
         self.unreachable = unreachable
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """The server does not take the request as it is."""
 
     def __init__(self, message: str) -> None:

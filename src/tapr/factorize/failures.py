@@ -9,14 +9,14 @@ from tapr.errors import BadInput, TaprError
 
 
 class NoAnswer(TaprError):
-    """This query got no answer; the next one may."""
+    """A query that got no answer, of a spec or another record; the next one may."""
 
     code = "factorizer_unavailable"
     details: Mapping[str, Any] = {}  # what was used up on the way
 
 
 class ServerUnreachable(NoAnswer):
-    """Nobody answers at the address: a batch stops here, and resumes later."""
+    """An address where nobody answers: a batch stops here, and resumes later."""
 
 
 class BadAnswer(BadInput):
@@ -32,6 +32,6 @@ class BadRecords(BadInput):
 
 
 class ServerRefused(BadInput):
-    """The settings are wrong (key, model, address, picture), so every query would fail in the same way."""
+    """Wrong settings (key, model, address, picture), with which every query would fail in the same way."""
 
     code = "factorizer_unavailable"

@@ -83,7 +83,7 @@ def _paraphrases() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 class GroundedFactorizer:
-    """Deterministic: the same picture, edit and encoder always give the same spec."""
+    """Reads picture and edit without a language model: the same input always gives the same spec."""
 
     name = NAME
 

@@ -11,7 +11,7 @@ from tapr.factorize.asking import Asker, RecordKind
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import NoAnswer
 from tapr.factorize.records import Maker
-from tapr.factorize.row import FactorizerRow, OnFailure, Setting
+from tapr.factorize.row import FactorizerRow, FactorizerSetting, OnFailure
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.spec_prompt import spec_kind
 from tapr.factorize.target_only import target_only
@@ -71,7 +71,7 @@ class OpenAIFactorizer:
             yield ask
 
 
-def _load(setting: Setting) -> OpenAIFactorizer:
+def _load(setting: FactorizerSetting) -> OpenAIFactorizer:
     settings = setting.settings or LLMSettings.load()
     return OpenAIFactorizer(settings, encoder=setting.encoder, on_failure=setting.on_failure)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapr.errors import BadInput
-from tapr.factorize.records import Question
+from tapr.factorize.records import RecordedQuestion
 from tapr.utils.files import write_atomically
 from tapr.utils.json_text import parse_json
 from tapr.utils.lines import lines_of
@@ -34,9 +34,9 @@ class BatchQuery:
     dataset: str = ""
     split: str = ""
 
-    def question(self, image: str | None) -> Question:
+    def question(self, image: str | None) -> RecordedQuestion:
         """Return the question. `image`: sha256 of the reference, where it is known."""
-        return Question(self.edit, image, self.dataset, self.split)
+        return RecordedQuestion(self.edit, image, self.dataset, self.split)
 
 
 def read_queries(path: str | Path) -> list[BatchQuery]:

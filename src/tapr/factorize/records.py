@@ -40,7 +40,7 @@ HAND = Maker("hand")
 
 
 @dataclass(frozen=True)
-class Answer:
+class RecordAnswer:
     """The payload of a record, before it is known which query it is for."""
 
     payload: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Question:
+class RecordedQuestion:
     """The question that a record answers; None or "" stands for what is not known."""
 
     edit: str
@@ -67,7 +67,7 @@ def seen_with(model: str, encoder: Encoder) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """One line. The payload of kind "spec" is an EditSpec's dictionary; other methods name kinds of their own."""
+    """A record. The payload of kind "spec" is an EditSpec's dictionary; other methods name kinds of their own."""
 
     payload: Mapping[str, Any]
     kind: str = SPEC
@@ -80,7 +80,7 @@ class Record:
     dataset: str = ""  # of the query; "" when it belongs to none
     split: str = ""
 
-    def differs_from(self, question: Question) -> str | None:
+    def differs_from(self, question: RecordedQuestion) -> str | None:
         """Return what this record says of its question that is not so of another; what is not said cannot differ."""
         if self.dataset and question.dataset and self.dataset != question.dataset:
             return "dataset"

@@ -10,7 +10,7 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.records import Maker, seen_with
 from tapr.factorize.replay import CachingFactorizer
-from tapr.factorize.row import FactorizerRow, OnFailure, Setting
+from tapr.factorize.row import FactorizerRow, FactorizerSetting, OnFailure
 from tapr.plugins import Registry
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def load_factorizer(
     if row.needs_encoder and encoder is None:
         what = f"the {name} factorizer looks at the picture with an encoder: give it one"
         raise BadInput(what, code="missing_option")
-    factorizer = row.load(Setting(encoder, records, settings, on_failure))
+    factorizer = row.load(FactorizerSetting(encoder, records, settings, on_failure))
     if records is None or not row.remembers:
         return factorizer
     return CachingFactorizer(factorizer, records, maker_of(factorizer, encoder))

@@ -8,7 +8,7 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.failures import BadRecords
 from tapr.factorize.records import Maker, Record, RecordFile
-from tapr.factorize.row import FactorizerRow, Setting
+from tapr.factorize.row import FactorizerRow, FactorizerSetting
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
@@ -72,7 +72,7 @@ def spec_record(answer: Factorization, image_sha256: str, edit: str, maker: Make
     return Record(payload, image=image_sha256, edit=edit, maker=maker, notes=answer.notes, details=answer.details)
 
 
-def _load(setting: Setting) -> RecordsFactorizer:
+def _load(setting: FactorizerSetting) -> RecordsFactorizer:
     if setting.records is None:
         raise BadInput("the records factorizer needs a record file: give it with --records FILE", code="missing_option")
     return RecordsFactorizer(setting.records)

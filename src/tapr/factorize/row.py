@@ -18,7 +18,7 @@ OnFailure = Literal["error", "target-only"]
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class FactorizerSetting:
     """The options that were given; a factorizer uses those that it has."""
 
     encoder: Encoder | None = None
@@ -40,7 +40,7 @@ class FactorizerRow:
 
     name: str  # as given to --factorizer
     help: str
-    load: Callable[[Setting], Factorizer]
+    load: Callable[[FactorizerSetting], Factorizer]
     order: int = 50
     needs_encoder: bool = False  # it reads the reference's evidence; the others only need its picture or its hash
     remembers: bool = True  # a record file before it is a memory that grows; False: it has no use for one, or reads it

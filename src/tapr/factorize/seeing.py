@@ -30,7 +30,7 @@ _TONED = ("man", "woman", "person", "child", "waving hand", "man firefighter", "
 
 @dataclass(frozen=True)
 class Seen:
-    """What the picture shows, in words."""
+    """A picture in words."""
 
     text: str
     score: float = 1.0

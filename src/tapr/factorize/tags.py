@@ -33,7 +33,7 @@ _MEMBER_SHARE = 0.6  # of its family: below it the family's own name is used
 
 @dataclass(frozen=True)
 class Tags:
-    """Only what the encoder is sure of; `subject` is "" and kinds are absent otherwise."""
+    """The tags that the encoder is sure of; `subject` is "" and kinds are absent otherwise."""
 
     subject: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)  # kind -> phrase: "colour" -> "red"
@@ -48,7 +48,7 @@ class Tags:
 
 
 @dataclass(frozen=True)
-class Contest:
+class TagGroup:
     """The phrases of one kind. Only `tags` are ever reported: the others were measured, and are wrong too often."""
 
     tags: tuple[str, ...]
@@ -63,7 +63,7 @@ class Contest:
 @dataclass(frozen=True)
 class Vocabulary:
     families: tuple[tuple[str, ...], ...]  # of things: the general name first, then its members
-    contests: Mapping[str, Contest]  # of attributes, by kind
+    contests: Mapping[str, TagGroup]  # of attributes, by kind
     living: frozenset[str]  # the people and animals among the things: only they have a pose
 
     @cached_property
@@ -86,7 +86,7 @@ def vocabulary() -> Vocabulary:
     }
     living = frozenset(name for group in ("people", "animals") for family in families[group] for name in family)
     contests = {
-        kind: Contest(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"])
+        kind: TagGroup(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"])
         for kind, entry in data["tagged"].items()
     }
     return Vocabulary(tuple(family for group in families.values() for family in group), contests, living)

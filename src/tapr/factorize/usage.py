@@ -8,15 +8,15 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Usage:
+class TokenUsage:
     """Counts as the server reports them; a server that reports no tokens counts 0."""
 
     calls: int = 0  # requests sent, refused and repeated ones too
     tokens_in: int = 0
     tokens_out: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
             self.calls + other.calls,
             self.tokens_in + other.tokens_in,
             self.tokens_out + other.tokens_out,
@@ -32,10 +32,10 @@ class Usage:
         return {"calls": self.calls, "tokens_in": self.tokens_in, "tokens_out": self.tokens_out}
 
     @classmethod
-    def from_details(cls, details: Mapping[str, Any]) -> Usage:
+    def from_details(cls, details: Mapping[str, Any]) -> TokenUsage:
         """Read back from a Factorization's details; nothing when they say nothing."""
         used = details.get("usage")
         return cls(**used) if isinstance(used, dict) else NOTHING_USED
 
 
-NOTHING_USED = Usage()
+NOTHING_USED = TokenUsage()

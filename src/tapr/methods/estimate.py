@@ -12,7 +12,7 @@ from tapr.factorize.asking import RecordKind, Step
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC
 from tapr.factorize.settings import LLMSettings
-from tapr.factorize.usage import Usage
+from tapr.factorize.usage import TokenUsage
 
 HOW = "4 characters or 28 x 28 pixels per token, every answer right the first time"
 _CHARACTERS, _PIXELS = 4, 28 * 28  # per token; pixels as in Qwen's vision tower
@@ -26,7 +26,7 @@ class Estimate:
 
     kind: str
     queries: int  # without a record so far
-    usage: Usage
+    usage: TokenUsage
 
     def sentence(self) -> str:
         used = self.usage
@@ -50,7 +50,7 @@ def estimate(kind: RecordKind, queries: Sequence[BatchQuery], settings: LLMSetti
         before = _SPEC if kind.name == SPEC else _written(step, drawn)  # a later step reads it
         written += before
     calls = sum(drawn if step.each else 1 for step in kind.steps) * count
-    return Estimate(kind.name, count, Usage(calls, round(read * count), round(written * count)))
+    return Estimate(kind.name, count, TokenUsage(calls, round(read * count), round(written * count)))
 
 
 def short(number: int) -> str:

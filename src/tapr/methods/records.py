@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.errors import BadInput
 from tapr.factorize.failures import BadAnswer, BadRecords
-from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Question, Record, RecordFile, plain
+from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Record, RecordedQuestion, RecordFile, plain
 from tapr.methods.captions import is_offline
 from tapr.query.spec import EditSpec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordSource:
-    """What records are derived from if no language model is used. All methods get the same."""
+    """The inputs that records are derived from without a language model. All methods get the same."""
 
     spec: EditSpec
     edit: str
@@ -205,8 +205,9 @@ class RecordSet:
         return schema.read(self._payload(schema.kind, query_id, bool(schema.prompt)), query_id)
 
     def spec(self, query_id: str) -> EditSpec:
+        payload = self._payload(SPEC, query_id)
         try:
-            return EditSpec.from_dict(dict(self._payload(SPEC, query_id)))
+            return EditSpec.from_dict(dict(payload))
         except BadInput as error:
             raise BadRecords(f"the spec record of query {query_id!r} cannot be used: {error}") from None
 
@@ -282,10 +283,10 @@ class _RecordMatcher:
             return (query.id,)
         return ()
 
-    def _question(self, query: QueryLike | None) -> Question:
+    def _question(self, query: QueryLike | None) -> RecordedQuestion:
         if query is None:
-            return Question("", None, *self._benchmark)
-        return Question(query.edit, self._pictures.get(query.reference), *self._benchmark)
+            return RecordedQuestion("", None, *self._benchmark)
+        return RecordedQuestion(query.edit, self._pictures.get(query.reference), *self._benchmark)
 
     def sentence(self) -> str:
         """Say why some records match no query; "" if all do."""

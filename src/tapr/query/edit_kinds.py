@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tapr.errors import BadInput
+from tapr.errors import BadSpec
 
 
 @dataclass(frozen=True)
@@ -34,5 +34,5 @@ UNSURE_WEIGHT = 0.4  # of an edit whose kind is not known: the middle
 
 def checked_kind(name: Any) -> str:
     if name not in EDIT_KINDS:
-        raise BadInput(f"unknown kind of edit {name!r}: the kinds are {', '.join(EDIT_KINDS)}")
+        raise BadSpec(f"unknown kind of edit {name!r}: the kinds are {', '.join(EDIT_KINDS)}")
     return str(name)

@@ -7,13 +7,13 @@ from typing import Any
 from tapr.encoders.arithmetic import FLOAT16
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import EXTRACTORS
-from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.encoders.row import EncoderRow, EncoderSetting, ListedModel
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER
 
 NAME = "clip-b16"
 
 
-def load(setting: Setting) -> Encoder:
+def load(setting: EncoderSetting) -> Encoder:
     options: dict[str, Any] = {
         "extractor": setting.extractor,
         "fit": setting.fit,
@@ -31,7 +31,7 @@ def load(setting: Setting) -> Encoder:
     return ClipTorchEncoder(gpu, **options)
 
 
-def _gpu(setting: Setting) -> Any:
+def _gpu(setting: EncoderSetting) -> Any:
     """Return the GPU to use, if any: the one asked for, or one that is there where the arithmetic leaves the choice."""
     if setting.device is None and setting.arithmetic not in (None, FLOAT16):
         return None
@@ -40,7 +40,7 @@ def _gpu(setting: Setting) -> Any:
     return gpu_for(setting.device)
 
 
-def check_device(setting: Setting) -> None:
+def check_device(setting: EncoderSetting) -> None:
     _gpu(setting)
 
 
@@ -49,7 +49,7 @@ ROWS = (
         NAME,
         load,
         models=(
-            Known(
+            ListedModel(
                 NAME,
                 512,
                 49,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tapr.encoders.base import Encoder
-from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.encoders.row import EncoderRow, EncoderSetting, ListedModel
 
 
-def load(setting: Setting) -> Encoder:
+def load(setting: EncoderSetting) -> Encoder:
     from tapr.encoders.fake import FakeEncoder
 
     setting.only_cpu()
@@ -20,8 +20,8 @@ ROWS = (
     EncoderRow(
         "fake",
         load,
-        models=(Known("fake", 32, 9, ("tokens",), "no weights: colours and words, for tests", "MIT"),),
+        models=(ListedModel("fake", 32, 9, ("tokens",), "no weights: colours and words, for tests", "MIT"),),
         order=90,
-        check_device=Setting.only_cpu,
+        check_device=EncoderSetting.only_cpu,
     ),
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import EXTRACTORS
-from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.encoders.row import EncoderRow, EncoderSetting, ListedModel
 from tapr.errors import BadInput
 from tapr.utils.extras import DISTRIBUTION
 
 NAME = "open_clip"
 
 
-def load(setting: Setting) -> Encoder:
+def load(setting: EncoderSetting) -> Encoder:
     from tapr.encoders.openclip import OpenClipEncoder
 
     setting.no_arithmetic()
@@ -26,7 +26,7 @@ def load(setting: Setting) -> Encoder:
     )
 
 
-def check_device(setting: Setting) -> None:
+def check_device(setting: EncoderSetting) -> None:
     from tapr.encoders.torch_bulk import choose_device
 
     choose_device(setting.device)
@@ -50,10 +50,10 @@ def _model_and_tag(name: str) -> tuple[str, str]:
     return model, pretrained
 
 
-def _known(model_and_tag: str, dim: int, locals_count: int) -> Known:
+def _known(model_and_tag: str, dim: int, locals_count: int) -> ListedModel:
     origin = f"open_clip ({DISTRIBUTION}[openclip])"
     name = f"{NAME}:{model_and_tag}"
-    return Known(name, dim, locals_count, tuple(EXTRACTORS), origin, "MIT", kept_elsewhere=NAME)
+    return ListedModel(name, dim, locals_count, tuple(EXTRACTORS), origin, "MIT", kept_elsewhere=NAME)
 
 
 ROWS = (

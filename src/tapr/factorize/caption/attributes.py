@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tapr.factorize.caption.parse import Link, Modifier, Phrase, split_modifiers
 from tapr.factorize.caption.words import kind_of
-from tapr.factorize.caption.work import Work
+from tapr.factorize.caption.work import CaptionWork
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.words import lexicon
 
@@ -14,7 +14,7 @@ _NOT_OF_PEOPLE = frozenset(("colour", "material", "pattern", "sleeves", "fit"))
 _OF_CLOTHES = frozenset(("length", "manner", "width"))
 
 
-class Attributes(Work):
+class Attributes(CaptionWork):
     """Exchanges and inserts attributes."""
 
     def _tone(self, tone: str) -> None:

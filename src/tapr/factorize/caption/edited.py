@@ -18,7 +18,7 @@ class Edited:
 
 
 @dataclass
-class Changes:
+class CaptionChanges:
     """Collects the changes while the editor works."""
 
     add: dict[str, None] = field(default_factory=dict)

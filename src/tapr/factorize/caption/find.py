@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tapr.factorize.caption.parse import Caption, Link, Modifier, Phrase
+from tapr.factorize.caption.parse import Link, Modifier, ParsedCaption, Phrase
 from tapr.factorize.caption.words import canonical, group_of, is_general, same_family, words_of
 from tapr.factorize.grammar.words import lexicon
 
 _COMPLEMENTS = ("no", "up", "down")
 
 
-def phrase_of(caption: Caption, words: list[str]) -> Phrase | None:
+def phrase_of(caption: ParsedCaption, words: list[str]) -> Phrase | None:
     """Return the noun phrase with this name: by all words, by its noun, by its family ("puppy" for "dog")."""
     if not words:
         return None
@@ -35,7 +35,7 @@ def _is_family(phrase: Phrase, noun: str) -> bool:
     return is_general(noun) and same_family(phrase.noun, noun)
 
 
-def of_group(caption: Caption, noun: str) -> Phrase | None:
+def of_group(caption: ParsedCaption, noun: str) -> Phrase | None:
     """Return the phrase whose place a new thing of its kind would take; the subject goes before others."""
     group = group_of(noun)
     if group in ("", "places"):
@@ -45,7 +45,7 @@ def of_group(caption: Caption, noun: str) -> Phrase | None:
     return next((phrase for phrase in caption.phrases if phrase.group == group), None)
 
 
-def modifier_of(caption: Caption, text: str) -> tuple[Phrase, Modifier] | None:
+def modifier_of(caption: ParsedCaption, text: str) -> tuple[Phrase, Modifier] | None:
     """Return the attribute with these words: "yellow" of "yellow tops", "print" of "printed kurtas"."""
     for phrase in caption.phrases:
         for modifier in phrase.modifiers:
@@ -66,7 +66,7 @@ def verb_at(link: Link) -> int | None:
     return None
 
 
-def action_after(caption: Caption, phrase: Phrase) -> tuple[int, int] | None:
+def action_after(caption: ParsedCaption, phrase: Phrase) -> tuple[int, int] | None:
     """Find (piece, word) of what the phrase does; a "with" or "in" phrase may stand between."""
     start = caption.pieces.index(phrase) + 1
     for index in range(start, len(caption.pieces)):
@@ -76,14 +76,14 @@ def action_after(caption: Caption, phrase: Phrase) -> tuple[int, int] | None:
     return None
 
 
-def link_of(caption: Caption, verb: str) -> tuple[int, int] | None:
+def link_of(caption: ParsedCaption, verb: str) -> tuple[int, int] | None:
     for index, piece in enumerate(caption.pieces):
         if isinstance(piece, Link) and verb in piece.words:
             return index, piece.words.index(verb)
     return None
 
 
-def place_in(caption: Caption) -> Phrase | None:
+def place_in(caption: ParsedCaption) -> Phrase | None:
     """Return the phrase that says where: "in a field"."""
     places = lexicon().classes["places"] | {"down"}
     phrases = [

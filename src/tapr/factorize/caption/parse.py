@@ -144,7 +144,7 @@ Piece = Phrase | Link
 
 
 @dataclass(eq=False)
-class Caption:
+class ParsedCaption:
     prefix: str  # "an emoji of"
     pieces: list[Piece]
 
@@ -169,7 +169,7 @@ class Caption:
         return re.sub(r"\bof an? (?=\w)", "of ", text) if self.prefix.endswith("emoji of") else text
 
 
-def parse(caption: str) -> Caption:
+def parse(caption: str) -> ParsedCaption:
     """Cut a caption into its pieces. Words of no list count as parts of names."""
     text = caption.strip().casefold().rstrip(".").replace(":", " ").replace("’", "'")
     match = _PREFIX.match(text)
@@ -177,7 +177,7 @@ def parse(caption: str) -> Caption:
     while again := _PREFIX.match(text):
         text = text[again.end() :]
     text = TONE.sub(lambda tone: tone[0].replace(" ", "_") if tone[0].endswith("tone") else tone[0], text)
-    return Caption(prefix, _Reader(_TOKEN.findall(text.replace("_", "·")) or []).read())
+    return ParsedCaption(prefix, _Reader(_TOKEN.findall(text.replace("_", "·")) or []).read())
 
 
 class _Reader:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from tapr.factorize.caption.edited import Changes
+from tapr.factorize.caption.edited import CaptionChanges
 from tapr.factorize.caption.find import verb_at
-from tapr.factorize.caption.parse import Caption, Link, Modifier, Phrase, split_modifiers
+from tapr.factorize.caption.parse import Link, Modifier, ParsedCaption, Phrase, split_modifiers
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
 
 
-class Work:
+class CaptionWork:
     """The caption, what the edit says, and what has been done so far."""
 
-    def __init__(self, caption: Caption, reading: Reading, *, sure: bool = True, about: str = "") -> None:
+    def __init__(self, caption: ParsedCaption, reading: Reading, *, sure: bool = True, about: str = "") -> None:
         self._caption = caption
         self._reading = reading
         self._sure = sure
         self._about = about  # what the picture is of, by its tags
-        self._done = Changes()
+        self._done = CaptionChanges()
 
     def _note(self, caption: str, edit: str) -> None:
         self._done.notes.append(f'the caption says "{caption}", the edit "{edit}": the edit\'s words are used')

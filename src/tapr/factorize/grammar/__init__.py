@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapr.factorize.grammar.clauses import split_clauses
-from tapr.factorize.grammar.reading import Draft, Reading, tidy
+from tapr.factorize.grammar.reading import Reading, ReadingDraft, tidy
 from tapr.factorize.grammar.rules import read_clause
 from tapr.factorize.grammar.words import lexicon
 
@@ -11,7 +11,7 @@ from tapr.factorize.grammar.words import lexicon
 def read_edit(edit: str) -> Reading:
     """Read what the edit says to add, to remove and to keep."""
     clauses = split_clauses(edit)
-    draft = Draft()
+    draft = ReadingDraft()
     for clause in clauses:
         if not clause.joint:
             draft.removing = ""

@@ -17,7 +17,7 @@ _ARTICLES = ("a", "an", "the")
 
 @dataclass(frozen=True)
 class Absolute:
-    """What one chunk says once relative wording is gone."""
+    """The meaning of one chunk once relative wording is gone."""
 
     add: str = ""
     remove: str = ""
@@ -27,7 +27,7 @@ class Absolute:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a chunk is to be read, as the rule that found it says."""
+    """The way to read a chunk, as the rule that found it says."""
 
     adding: bool = False  # "another dog" is one more dog, and not some other dog
     bare_verbs: bool = False  # "have the dog sit": the base form is a verb

@@ -9,11 +9,11 @@ from tapr.factorize.grammar.absolutes import Manner, absolute, settle
 from tapr.factorize.grammar.patterns import pattern
 from tapr.factorize.grammar.phrases import Atom, atoms_in, chunks, role_of
 from tapr.factorize.grammar.predicates import describe, say_of, split_object
-from tapr.factorize.grammar.reading import Draft
+from tapr.factorize.grammar.reading import ReadingDraft
 from tapr.factorize.grammar.views import take_views
 from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
 
-Handler = Callable[[Draft, "re.Match[str]"], None]
+Handler = Callable[[ReadingDraft, "re.Match[str]"], None]
 
 
 def bare(words: list[str]) -> list[str]:
@@ -37,7 +37,7 @@ def without(phrase: str) -> str:
     return settle(absolute(parts[0].words).add.split()) if parts else ""
 
 
-def remove(draft: Draft, match: re.Match[str]) -> None:
+def remove(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "remove the people"; "remove one of the dogs" leaves few of them."""
     what = match["what"]
     some = re.match(r"^(?:all (?:but|except)|only) (?:one|1)(?: of)?(?: the)? (?P<thing>.+)$", what)
@@ -64,7 +64,7 @@ def remove(draft: Draft, match: re.Match[str]) -> None:
             draft.hold(settle(bare(chunk.words)))
 
 
-def replace(draft: Draft, match: re.Match[str]) -> None:
+def replace(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "replace X with Y", "change X to Y", "X has become Y"."""
     old, new = match["old"].strip(), match["new"].strip()
     old_words = bare(old.split())
@@ -96,7 +96,7 @@ def _both(old: str, atom: str) -> str:
     return f"both {atom}" if old.startswith("both ") and not atom.startswith("both") else atom
 
 
-def _become(draft: Draft, new: str) -> None:
+def _become(draft: ReadingDraft, new: str) -> None:
     """Turn the picture's subject into something; a drawing of it is still the same thing."""
     before = len(draft.add)
     new = take_views(draft, new)
@@ -107,7 +107,7 @@ def _become(draft: Draft, new: str) -> None:
         draft.swaps |= {fresh[0]: ""}
 
 
-def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
+def _set_dimension(draft: ReadingDraft, dimension: str, thing: str, new: str) -> None:
     """Read "change the colour of the car to black": the dimension's value is what is seen."""
     if dimension in ("angle", "view", "colour"):
         new = re.sub(r" (?:view|colour|one)$", "", new)
@@ -127,7 +127,7 @@ def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
         describe(draft, new.split())
 
 
-def from_to(draft: Draft, match: re.Match[str]) -> None:
+def from_to(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "the bus goes from red to green"."""
     thing, old, new = (settle(bare((match[name] or "").split())) for name in ("thing", "old", "new"))
     thing = "" if lexicon().has("dimensions", thing) else thing
@@ -140,12 +140,12 @@ def from_to(draft: Draft, match: re.Match[str]) -> None:
         draft.drop(without(match["old"]))
 
 
-def so_that(draft: Draft, match: re.Match[str]) -> None:
+def so_that(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "change the rays so they are swimming"."""
     say_of(draft, match["thing"].split(), match["new"].split())
 
 
-def add(draft: Draft, match: re.Match[str]) -> None:
+def add(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "put a hat on the dog" (adds the hat, keeps the dog) and "put the dog on a sofa" (adds the sofa)."""
     verb, what = match["verb"], match["what"]
     if verb == "give":
@@ -171,7 +171,7 @@ def add(draft: Draft, match: re.Match[str]) -> None:
     draft.hold(settle(bare(receiver.split())) if receiver else "")
 
 
-def make(draft: Draft, match: re.Match[str]) -> None:
+def make(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "make the dog bigger", "make it a truck", "make it snow"."""
     thing, predicate = split_object(match["what"].split())
     if not predicate:
@@ -185,12 +185,12 @@ def make(draft: Draft, match: re.Match[str]) -> None:
         say_of(draft, thing, predicate)
 
 
-def have(draft: Draft, match: re.Match[str]) -> None:
+def have(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "let the boy hold a kite"."""
     describe(draft, match["what"].split(), Manner(bare_verbs=True))
 
 
-def act(draft: Draft, match: re.Match[str]) -> None:
+def act(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read verbs that name their own result: "open the window", "blur the background"."""
     thing, _, filling = match["what"].partition(" with ")
     if match["verb"].startswith("fill"):
@@ -201,7 +201,7 @@ def act(draft: Draft, match: re.Match[str]) -> None:
         draft.take(Atom(lexicon().meanings["actions"][match["verb"]].format(name), "with"))
 
 
-def count(draft: Draft, match: re.Match[str]) -> None:
+def count(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "reduce the number of dogs to one", "more number of cups"."""
     groups = match.groupdict()
     rises = (groups["verb"] or "").startswith(("increas", "rais", "more"))
@@ -216,7 +216,7 @@ def _one_of(thing: str) -> str:
     return " ".join([*before, singular(head)])
 
 
-def same(draft: Draft, match: re.Match[str]) -> None:
+def same(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "the same person as an astronaut": the person stays, what follows is read for itself."""
     words = re.sub(r"^(?:exact |(?:breed|kind|type|species|sort) of )+", "", match["what"]).split()
     thing, rest = split_object(["the", *words])
@@ -228,13 +228,13 @@ def same(draft: Draft, match: re.Match[str]) -> None:
         describe(draft, rest)
 
 
-def of_this(draft: Draft, match: re.Match[str]) -> None:
+def of_this(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "a pencil drawing of this animal"."""
     draft.hold(settle((match["thing"] or "").split()))
     describe(draft, match["what"].split())
 
 
-def keep(draft: Draft, match: re.Match[str]) -> None:
+def keep(draft: ReadingDraft, match: re.Match[str]) -> None:
     """Read "keep the chairs"; "leave only one dog" says what is seen."""
     only = re.match(r"^(?:only |just )?(?P<what>(?:a|an|one|two|three|single)\b.+)$", match["what"])
     if only:
@@ -244,11 +244,11 @@ def keep(draft: Draft, match: re.Match[str]) -> None:
         draft.hold(settle(bare(chunk.words)))
 
 
-def show(draft: Draft, match: re.Match[str]) -> None:
+def show(draft: ReadingDraft, match: re.Match[str]) -> None:
     describe(draft, match["what"].split())
 
 
-def gone(draft: Draft, match: re.Match[str]) -> None:
+def gone(draft: ReadingDraft, match: re.Match[str]) -> None:
     draft.drop(without(match["what"]))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tapr.factorize.grammar.absolutes import PLAIN, Manner, absolute, settle
 from tapr.factorize.grammar.phrases import Atom, Chunk, atoms_in, chunks, role_of
-from tapr.factorize.grammar.reading import Draft
+from tapr.factorize.grammar.reading import ReadingDraft
 from tapr.factorize.grammar.words import lexicon
 
 _RELATIVE = ("that", "which", "who")
@@ -16,7 +16,7 @@ _SUBJECTLESS = ("has", "have", "wears", "with", "in", "on", "at", "as")
 _NOUN_PHRASE_ENDS = frozenset(("with", "as", "to", "wearing", "be", "more", "less", "look", "that", "like"))
 
 
-def describe(draft: Draft, words: Sequence[str], manner: Manner = PLAIN) -> None:
+def describe(draft: ReadingDraft, words: Sequence[str], manner: Manner = PLAIN) -> None:
     """Read a description into the draft, with its subject when it names one."""
     lexis = lexicon()
     verb = _verb_of_being(words)
@@ -32,7 +32,7 @@ def describe(draft: Draft, words: Sequence[str], manner: Manner = PLAIN) -> None
     say_of(draft, subject, predicate)
 
 
-def say_of(draft: Draft, subject: Sequence[str], predicate: Sequence[str]) -> None:
+def say_of(draft: ReadingDraft, subject: Sequence[str], predicate: Sequence[str]) -> None:
     """Join "train" and "red" to "red train", "dog" and "running" to "dog running"; keep both "crab" and "on sand"."""
     parts = chunks(subject)
     name, manner = _named(draft, parts)
@@ -73,7 +73,7 @@ def split_object(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return words, []
 
 
-def _named(draft: Draft, parts: Sequence[Chunk]) -> tuple[str, Manner]:
+def _named(draft: ReadingDraft, parts: Sequence[Chunk]) -> tuple[str, Manner]:
     """Name the subject and remember it in the draft; "" for "it", "the photo" and other words for the whole picture."""
     lexis = lexicon()
     manner = Manner(bare_verbs=True)
@@ -109,7 +109,7 @@ def _merged(name: str, predicate: str) -> str:
     return f"{name} {predicate}" if role == "action" or faces or predicate.endswith("ed") else ""
 
 
-def _take_all(draft: Draft, words: Sequence[str], manner: Manner) -> None:
+def _take_all(draft: ReadingDraft, words: Sequence[str], manner: Manner) -> None:
     read = atoms_in(words, manner)
     first = read[0][0] if read else None
     if first and not first.lead and not draft.subject and _can_be_subject(first):

@@ -46,7 +46,7 @@ def _spaced(match: re.Match[str]) -> str:
 
 
 @dataclass
-class Draft:
+class ReadingDraft:
     """A reading in the making. The first word wins: what is removed is not added again, nor the other way round."""
 
     add: dict[str, Atom] = field(default_factory=dict)

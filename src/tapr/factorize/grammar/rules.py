@@ -9,14 +9,14 @@ from tapr.factorize.grammar.handlers import HANDLERS, without
 from tapr.factorize.grammar.patterns import pattern, rows
 from tapr.factorize.grammar.phrases import atoms_in, chunks, role_of
 from tapr.factorize.grammar.predicates import describe
-from tapr.factorize.grammar.reading import Draft
+from tapr.factorize.grammar.reading import ReadingDraft
 from tapr.factorize.grammar.views import take_views
 from tapr.factorize.grammar.words import lexicon
 
 _EXCHANGED = re.compile(r"\b(?:instead of|rather than|in place of|and not|not)\b")
 
 
-def read_clause(draft: Draft, clause: Clause) -> None:
+def read_clause(draft: ReadingDraft, clause: Clause) -> None:
     """Read one clause into the draft."""
     full_text = pattern("filler").sub("", clause.text).strip()
     text = full_text.removesuffix(" instead")
@@ -46,7 +46,7 @@ def read_clause(draft: Draft, clause: Clause) -> None:
             _take_beside(draft, phrase)
 
 
-def _apply(draft: Draft, head: str) -> None:
+def _apply(draft: ReadingDraft, head: str) -> None:
     for handler, row in rows():
         if match := row.match(head):
             HANDLERS[handler](draft, match)
@@ -54,7 +54,7 @@ def _apply(draft: Draft, head: str) -> None:
     describe(draft, head.split())
 
 
-def _take_away(draft: Draft, phrase: str, added: list[str]) -> None:
+def _take_away(draft: ReadingDraft, phrase: str, added: list[str]) -> None:
     """Drop the dog of "cat instead of dog". Negation is read the same way: "is not red" is "is", then red that goes."""
     gone = _aligned(phrase, added)
     if gone and draft.unsaid and not added and role_of(gone) == "quality":
@@ -77,7 +77,7 @@ def _aligned(phrase: str, added: list[str]) -> str:
     return gone
 
 
-def _take_beside(draft: Draft, phrase: str) -> None:
+def _take_beside(draft: ReadingDraft, phrase: str) -> None:
     """Add what stands beside the missing thing: "no straps, with a floral print"."""
     words = phrase.split()
     for chunk, (atom, parsed) in list(zip(chunks(words), atoms_in(words), strict=True))[1:]:
@@ -85,7 +85,7 @@ def _take_beside(draft: Draft, phrase: str) -> None:
             draft.read(atom, parsed)
 
 
-def _continues_removal(draft: Draft, clause: Clause, text: str) -> bool:
+def _continues_removal(draft: ReadingDraft, clause: Clause, text: str) -> bool:
     """Return whether the second thing is gone too: "remove the hand and the spoon", "no buildings and cars"."""
     if not draft.removing or clause.joint not in ("and", ",", "or"):
         return False

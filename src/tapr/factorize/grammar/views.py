@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tapr.factorize.grammar.patterns import pattern, views
 from tapr.factorize.grammar.phrases import Atom
-from tapr.factorize.grammar.reading import Draft
+from tapr.factorize.grammar.reading import ReadingDraft
 
 
-def take_views(draft: Draft, text: str) -> str:
+def take_views(draft: ReadingDraft, text: str) -> str:
     """Move every such phrase from the text into the draft; returns what is left, "" when that says nothing."""
     rest = text
     for phrase, atom in views():
