@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.captions.captioner import load_decoder
-from tapr.captions.description import SURE
+from tapr.captions.description import MIN_SURE_CHANCE
 from tapr.captions.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import unit
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
@@ -126,8 +126,8 @@ def main() -> None:
     )
     for name in (*SETS, "fitted"):
         of = fitted if name == "fitted" else sets == name
-        sure = of & (crossed >= SURE)
-        unsure = of & (crossed < SURE)
+        sure = of & (crossed >= MIN_SURE_CHANCE)
+        unsure = of & (crossed < MIN_SURE_CHANCE)
         apart = [separation(scores[of], right[of]) for scores in (*numbers.T, crossed)]
         print(
             f"{name} | {of.sum()} | {right[of].mean():.3f} | {' '.join(f'{one:.3f}' for one in apart)} | "

@@ -26,13 +26,12 @@ from pydantic.json_schema import JsonSchemaValue, WithJsonSchema
 from tapr.errors import BadOption
 from tapr.query.crop import checked_box
 from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Rule, Scoring
-from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec, Weights
+from tapr.query.spec import DEFAULT_WEIGHTS, MAX_EDIT_CHARACTERS, EditSpec, Weights
 from tapr.score.compile import TAU, TAU_MAX, TAU_MIN
 from tapr.types import Box
 from tapr.utils.arguments import shown_value
 from tapr.utils.option_model import OptionModel, option
 
-MAX_EDIT_CHARACTERS = 1000
 MAX_REFERENCES = 3
 MAX_K = 10_000  # hits of one answer; further ones are the next page
 MAX_OFFSET = 1_000_000_000

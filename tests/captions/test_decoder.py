@@ -10,7 +10,7 @@ import pytest
 
 from tapr.captions.captioner import load_decoder
 from tapr.captions.decoder import Decoder
-from tapr.captions.network import END, MOST_WORDS, Network
+from tapr.captions.network import END, MAX_CAPTION_WORDS, Network
 from tapr.encoders.model_files import CAPTIONER
 from tapr.types import Float32
 from tests.captions.golden import CAPTIONS, SHARED, VECTORS, all_sixty
@@ -94,7 +94,7 @@ def test_a_sample_depends_on_its_seed_and_place_alone(decoder: Decoder) -> None:
 def test_a_cold_sample_is_greedy_and_a_hot_one_ends(decoder: Decoder) -> None:
     assert decoder.sample(VECTORS[0], 1, temperature=0.01)[0].text == CAPTIONS[0]
     assert all(one.text for one in decoder.sample(VECTORS[0], 4, temperature=3))
-    assert len(decoder.sample(VECTORS[0], 1, temperature=50)[0].text.split()) <= MOST_WORDS
+    assert len(decoder.sample(VECTORS[0], 1, temperature=50)[0].text.split()) <= MAX_CAPTION_WORDS
 
 
 @pytest.mark.parametrize("temperature", [0, -1, float("nan")])

@@ -16,10 +16,10 @@ from tapr.factorize import grounded, seeing
 from tapr.factorize.base import Factorizer
 from tapr.factorize.grounded import GroundedFactorizer, read
 from tapr.factorize.seeing import Seen, Seer, by_tags, man_or_woman, with_seen_tone
-from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT
+from tapr.factorize.tagged import MAX_ATOMS
 from tapr.factorize.tags import Tagger, Tags
 from tapr.query.reference import Reference
-from tapr.query.spec import EditSpec
+from tapr.query.spec import MAX_EDIT_CHARACTERS, EditSpec
 from tests.factorize.test_tagged import ANNOTATIONS, RELATIVE, official_edits, reference
 from tests.refusals import refused
 
@@ -71,9 +71,9 @@ def test_an_encoder_without_a_captioner_is_read_by_tags_and_says_so(tmp_path: Pa
     assert "no captioner" in made.notes[-1]
 
 
-@pytest.mark.parametrize("edit", ["", "   ", "...", "!?", "red " * MAX_EDIT])
+@pytest.mark.parametrize("edit", ["", "   ", "...", "!?", "red " * MAX_EDIT_CHARACTERS])
 def test_what_is_no_edit_is_refused(factorizer: GroundedFactorizer, edit: str) -> None:
-    with refused("too_large" if len(edit) > MAX_EDIT else "empty_edit"):
+    with refused("too_large" if len(edit) > MAX_EDIT_CHARACTERS else "empty_edit"):
         factorizer.factorize(reference(), edit)
 
 

@@ -13,11 +13,11 @@ from tapr.factorize.base import Factorizer
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.grounded import GroundedFactorizer
 from tapr.factorize.sentences import MAX_WORDS
-from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, ground, is_grey
+from tapr.factorize.tagged import MAX_ATOMS, ground, is_grey
 from tapr.factorize.tags import Tags
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
-from tapr.query.spec import EditSpec
+from tapr.query.spec import MAX_EDIT_CHARACTERS, EditSpec
 from tests.refusals import refused
 
 ANNOTATIONS = Path(__file__).parents[2].joinpath("../shared/data/annotations").resolve()
@@ -78,7 +78,7 @@ def test_an_edit_without_words_is_refused(edit: str, factorizer: GroundedFactori
 
 def test_a_very_long_edit_is_refused(factorizer: GroundedFactorizer) -> None:
     with refused("too_large"):
-        factorizer.factorize(reference(), "red " * MAX_EDIT)
+        factorizer.factorize(reference(), "red " * MAX_EDIT_CHARACTERS)
 
 
 def test_nonsense_is_searched_as_it_stands_and_said_so(factorizer: GroundedFactorizer) -> None:

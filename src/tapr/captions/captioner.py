@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from PIL import Image
 
-from tapr.captions.decoder import BEAM, TEMPERATURE, Caption, Decoder
+from tapr.captions.decoder import BEAM_WIDTH, TEMPERATURE, Caption, Decoder
 from tapr.captions.description import Description, has_captioner
 from tapr.captions.sureness import chance_of_being_right
 from tapr.encoders.base import Encoder, TextBulkEncoder
@@ -16,10 +16,10 @@ from tapr.encoders.registry import DEFAULT_ENCODER
 from tapr.errors import BadInput, BadOption, UnfitEncoder
 from tapr.types import Float32
 
-__all__ = ["MOST", "WAYS", "Captioner", "has_captioner", "load_decoder"]
+__all__ = ["MAX_DESCRIPTIONS", "WAYS", "Captioner", "has_captioner", "load_decoder"]
 
 WAYS = ("greedy", "beam", "sample")
-MOST = 50  # captions of one picture
+MAX_DESCRIPTIONS = 50  # captions of one picture
 
 
 class Captioner:
@@ -52,8 +52,8 @@ class Captioner:
 
         A beam, and so a sample, has at least 3 captions to choose from. Greedy is the default for one alone.
         """
-        if not 1 <= n <= MOST:
-            raise BadOption(f"from 1 to {MOST} descriptions can be had of one picture, not {n}", "n")
+        if not 1 <= n <= MAX_DESCRIPTIONS:
+            raise BadOption(f"from 1 to {MAX_DESCRIPTIONS} descriptions can be had of one picture, not {n}", "n")
         how = how or ("greedy" if n == 1 else "beam")
         if how not in WAYS:
             raise BadOption(f"unknown way to describe {how!r}: choose {', '.join(WAYS)}", "how")
@@ -62,9 +62,9 @@ class Captioner:
         if how == "greedy":
             captions = self._decoder.greedy(vector[None])
         elif how == "beam":
-            captions = self._decoder.beam(vector, max(n, BEAM))
+            captions = self._decoder.beam(vector, max(n, BEAM_WIDTH))
         else:
-            captions = self._decoder.sample(vector, max(n, BEAM), seed=seed)
+            captions = self._decoder.sample(vector, max(n, BEAM_WIDTH), seed=seed)
         different = list({caption.text: caption for caption in captions}.values())
         judged = self._judged(different, np.repeat(vector[None], len(different), axis=0))
         judged.sort(key=lambda pair: -pair[1])

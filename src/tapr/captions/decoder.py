@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.captions.network import BEGIN, END, FIRST_WORD, MOST_WORDS, Network
+from tapr.captions.network import BEGIN, END, FIRST_WORD, MAX_CAPTION_WORDS, Network
 from tapr.encoders.clip_weights import DIM
 from tapr.encoders.model_files import CAPTIONER_VOCABULARY, CLIP_B16_TOKENIZER
 from tapr.encoders.text_tower import load_tokenizer
 from tapr.errors import BadInput, BadOption
 from tapr.types import Float32
 
-BEAM = 3
+BEAM_WIDTH = 3
 TEMPERATURE = 0.7
 
 _LENGTH_POWER = 0.7  # of the beam: a plain sum of log-probabilities likes short sentences
-TOGETHER = 64  # captions that share a run: more of them gain little
+CAPTIONS_PER_RUN = 64  # captions that share a run: more of them gain little
 
 Choose = Callable[[Float32, int], int]  # log-probabilities (V,) and which caption it is -> the next word
 
@@ -49,7 +49,7 @@ class _CaptionProgress:
 
     @property
     def is_done(self) -> bool:
-        return self.last == END or len(self.words) == MOST_WORDS
+        return self.last == END or len(self.words) == MAX_CAPTION_WORDS
 
     @property
     def merit(self) -> float:
@@ -80,11 +80,11 @@ class Decoder:
 
         return self._say(np.repeat(vector[None], count, axis=0), draw)
 
-    def beam(self, vector: Float32, width: int = BEAM) -> list[Caption]:
+    def beam(self, vector: Float32, width: int = BEAM_WIDTH) -> list[Caption]:
         """Find `width` different captions of one vector (d,), the likeliest for its length first."""
         memory = self._network.read(_checked(vector[None]))
         going, done = [_CaptionProgress()], list[_CaptionProgress]()
-        for at in range(MOST_WORDS):
+        for at in range(MAX_CAPTION_WORDS):
             log_probabilities, memory = self._network.step(_last_words(going), at, memory)
             nexts = [
                 (line.then(word, row), parent)
@@ -103,10 +103,10 @@ class Decoder:
     def _say(self, vectors: Float32, choose: Choose) -> list[Caption]:
         vectors = _checked(vectors)
         lines = [_CaptionProgress() for _ in vectors]
-        for start in range(0, len(vectors), TOGETHER):
-            going = np.arange(start, min(start + TOGETHER, len(vectors)))
+        for start in range(0, len(vectors), CAPTIONS_PER_RUN):
+            going = np.arange(start, min(start + CAPTIONS_PER_RUN, len(vectors)))
             memory = self._network.read(vectors[going])
-            for at in range(MOST_WORDS):
+            for at in range(MAX_CAPTION_WORDS):
                 log_probabilities, memory = self._network.step(_last_words([lines[i] for i in going]), at, memory)
                 for i, row in zip(going, log_probabilities, strict=True):
                     lines[i] = lines[i].then(choose(row, int(i)), row)

@@ -9,8 +9,8 @@ from typing import Any
 from tapr.encoders.base import EncoderCard
 from tapr.encoders.registry import DEFAULT_ENCODER
 
-SURE = 0.5  # right more often than not
-TITLE = 0.85  # so sure that it may stand under a picture as its title
+MIN_SURE_CHANCE = 0.5  # right more often than not
+MIN_TITLE_CHANCE = 0.85  # so sure that it may stand under a picture as its title
 _SAID_TWICE = frozenset(("and", "the", "with", "two", "one"))  # words that a good sentence may repeat
 
 
@@ -23,14 +23,14 @@ class Description:
 
     @property
     def sure(self) -> bool:
-        return self.score >= SURE
+        return self.score >= MIN_SURE_CHANCE
 
     @property
     def is_title(self) -> bool:
         """Return whether it may stand under a picture: surely right, and naming nothing twice ("a hat with a hat")."""
         words = re.findall(r"[a-z]{3,}", self.text.casefold())
         named = [word.rstrip("es") for word in words if word not in _SAID_TWICE]  # "dress" and "dresses" are the same
-        return self.score >= TITLE and len(set(named)) == len(named)
+        return self.score >= MIN_TITLE_CHANCE and len(set(named)) == len(named)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""

@@ -17,7 +17,7 @@ from tapr.types import Float32
 
 BEGIN, END = 1, 2  # 0 is padding; neither 0 nor 1 is ever said
 FIRST_WORD = 3
-MOST_WORDS = 26  # positions that were trained
+MAX_CAPTION_WORDS = 26  # positions that were trained
 
 _LAYERS, _HEADS, _HEAD = 4, 4, 64
 

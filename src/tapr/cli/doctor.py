@@ -19,7 +19,7 @@ from tapr.cli.finding import Finding
 from tapr.cli.first_stage import advice
 from tapr.cli.terminal import json_option, output, plain, print_json
 from tapr.encoders import weights
-from tapr.encoders.arithmetic import AGREE, ARITHMETICS, PROCESSORS, agree, asked_for
+from tapr.encoders.arithmetic import ARITHMETICS, MIN_MEAN_COSINE, PROCESSORS, agree, asked_for
 from tapr.encoders.arithmetic import VARIABLE as ARITHMETIC_VARIABLE
 from tapr.encoders.registry import DEFAULT_ENCODER, default_arithmetic
 from tapr.errors import BadInput, TaprError
@@ -133,7 +133,7 @@ def _compared(path: str) -> list[Finding]:
     if card.arithmetic == here:
         return [Finding(name, True, f"{here}, as new ones here")]
     if agree(card.arithmetic, here):
-        return [Finding(name, True, f"{difference}: they agree to a cosine of {AGREE} and are compared")]
+        return [Finding(name, True, f"{difference}: they agree to a cosine of {MIN_MEAN_COSINE} and are compared")]
     return [Finding(name, False, f"{difference}: this tapr does not know the former", "update tapr")]
 
 

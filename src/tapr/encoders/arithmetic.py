@@ -1,7 +1,7 @@
 """Name the numbers in which clip-b16's image tower can compute, and what runs on which processor.
 
-A gallery's card names the arithmetic of its vectors. All rows of the table agree with float32 to a cosine of AGREE, so
-their vectors are compared with one another. benchmarks/tower.py measures it, docs/models.md has the figures.
+A gallery's card names the arithmetic of its vectors. All rows of the table agree with float32 to a mean cosine of
+MIN_MEAN_COSINE, so their vectors may be compared. benchmarks/tower.py measures it, docs/models.md has the figures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ARITHMETICS = {
         Arithmetic(FLOAT16, "float16, on a GPU"),
     )
 }
-AGREE = 0.999  # the least mean cosine of a row of the table with float32
+MIN_MEAN_COSINE = 0.999  # the least mean cosine of a row of the table with float32
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Evidence
 from tapr.errors import NoDevice, TaprError
 
-BULK = 256  # pictures per pass of an index run on a GPU; halved where its memory is too small
+BULK_PICTURES = 256  # pictures per pass of an index run on a GPU; halved where its memory is too small
 NOT_NUMBERS = "the model gave vectors that are not numbers: its weights are broken, or too large for float16"
 
 Tower = Callable[[Any], tuple[Any, Any]]  # pictures (B, S, S, 3), bytes -> global (B, d) and local (B, M, d) vectors
@@ -22,7 +22,7 @@ class TorchBulk:
 
     def __init__(self, tower: Tower, dim: int, locals_count: int, device: Any) -> None:
         self._tower, self._dim, self._locals, self._device = tower, dim, locals_count, device
-        self.size = BULK
+        self.size = BULK_PICTURES
 
     def __call__(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         """Encode pictures in float16, in the order they came."""

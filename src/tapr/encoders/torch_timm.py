@@ -19,7 +19,7 @@ from tapr.encoders.torch_block import TorchBlock
 from tapr.errors import UnfitEncoder
 
 _LAST_LAYER = next(name for name, row in EXTRACTORS.items() if row.as_trained)
-_NEAR = 1e-3  # the steps taken here must give the tower's own vector to so much
+_ABSOLUTE_TOLERANCE = 1e-3  # the steps taken here must give the tower's own vector to so much
 
 
 def is_timm(visual: Any) -> bool:
@@ -100,7 +100,7 @@ class TimmTokens:
         with torch.inference_mode():
             blank = torch.zeros((1, 3, *size), device=weight.device, dtype=weight.dtype)
             features = self._trunk.forward_features(blank)
-            if not torch.allclose(self._head(features).float(), self._visual(blank).float(), atol=_NEAR):
+            if not torch.allclose(self._head(features).float(), self._visual(blank).float(), atol=_ABSOLUTE_TOLERANCE):
                 raise UnfitEncoder("the image tower has steps of its own: its local vectors cannot be read")
         if features.ndim == 3:
             patches = features.shape[1] - self._prefix

@@ -33,7 +33,7 @@ from tapr.query.spec import EditSpec
 Say = Callable[[str], None]
 Make = Callable[[Query], Factorization]
 
-_PARTS = 10  # progress reports per run
+_PROGRESS_REPORTS = 10  # progress reports per run
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class RecordInputs:
         def advance(more: int) -> None:
             nonlocal done
             before, done = done, done + more
-            if total and before * _PARTS // total < done * _PARTS // total:
+            if total and before * _PROGRESS_REPORTS // total < done * _PROGRESS_REPORTS // total:
                 self.say(f"{done:,} of {total:,} {what}")
 
         return advance

@@ -49,7 +49,7 @@ _SAID_AROUND = (  # what makes a description of the wanted picture no caption
     (re.compile(r"^(?:make|paint|turn|have) (the [a-z]+) (?!into\b|to\b|have\b|be\b)"), r"\1 is "),
     (re.compile(r"\b(?:this|these|that|those) (?=[a-z]+ )"), "the "),
 )
-_ALONE = 0.5  # what an atom weighs that only one of two readings has
+_WEIGHT_OF_ONE_READING = 0.5  # what an atom weighs that only one of two readings has
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _pooled(ways: Sequence[Wording], gone: Sequence[frozenset[str]]) -> dict[str
             key for key in kept if sum(n for other, n in counts.items() if other <= key) >= sum(map(bool, several))
         }
         pooled[factor] = tuple(atom_of[key] for key in kept)[:MAX_ATOMS]
-        weights |= {atom_of[key]: _ALONE for key in kept[:MAX_ATOMS] if key not in agreed}
+        weights |= {atom_of[key]: _WEIGHT_OF_ONE_READING for key in kept[:MAX_ATOMS] if key not in agreed}
     return {**pooled, "atom_weights": weights}
 
 

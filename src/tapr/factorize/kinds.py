@@ -12,7 +12,7 @@ from tapr.factorize.parts_of_speech import sense
 
 _PLACES = frozenset(("time", "weather", "season", "scene", "place"))
 _WHO = frozenset(("man", "woman", "boy", "girl", "person"))
-_LONG = 3  # atoms of a whole description
+_MIN_DESCRIPTION_ATOMS = 3  # atoms of a whole description
 _OF_A_PICTURE = re.compile(r"^(?:an? |the )?(?:photo|photograph|picture|image) of (?:an?|the|some|two|three|many)\b")
 
 
@@ -34,7 +34,7 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
         return {"quality": "attribute", "action": "change"}.get(atoms[0].role, "replacement")
     if _takes_its_place(atoms[0], about):
         return "replacement"
-    if is_description and (len(atoms) >= _LONG or _OF_A_PICTURE.match(edit)):
+    if is_description and (len(atoms) >= _MIN_DESCRIPTION_ATOMS or _OF_A_PICTURE.match(edit)):
         return "description"
     if any(atom.text.split()[0] in lexicon().classes["numbers"] for atom in atoms):
         return "count"

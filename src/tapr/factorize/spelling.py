@@ -12,8 +12,8 @@ from importlib.resources import files
 from tapr.factorize.grammar.words import lexicon, load
 
 _WORD = re.compile(r"[a-z]+")
-_SHORTEST = 4  # shorter words have too many neighbours
-_LONG = 8  # from here on two letters may be wrong
+_MIN_CORRECTED_LETTERS = 4  # shorter words have too many neighbours
+_MIN_LETTERS_OF_TWO_SLIPS = 8  # from here on two letters may be wrong
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _BESIDE = {letter: row[max(at - 1, 0) : at] + row[at + 1 : at + 2] for row in _KEYS for at, letter in enumerate(row)}
 _ENDINGS = ("s", "es", "ed", "d", "r", "er", "est", "ing", "ly", "y", "n", "ish", "less", "ful", "like", "ness")
@@ -22,9 +22,9 @@ _ENDINGS = ("s", "es", "ed", "d", "r", "er", "est", "ing", "ly", "y", "n", "ish"
 def mended(text: str, more: Iterable[str] = ()) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Put a text's slips right, and return which they were. `more`: further words in use, such as a caption's."""
     slips: dict[str, str] = {}
-    in_use = frozenset(word for word in more if len(word) >= _SHORTEST)
+    in_use = frozenset(word for word in more if len(word) >= _MIN_CORRECTED_LETTERS)
     for word in dict.fromkeys(_WORD.findall(text)):
-        if len(word) >= _SHORTEST and word not in in_use and not is_word(word):
+        if len(word) >= _MIN_CORRECTED_LETTERS and word not in in_use and not is_word(word):
             meant = _nearest(word, in_use)
             if meant:
                 slips[word] = meant
@@ -73,7 +73,9 @@ def _in_use() -> frozenset[str]:
     lexis = lexicon()
     words = {word for group in lexis.classes.values() for word in group} | set(lexis.inflections) | lexis.things
     words |= {word for phrase in lexis.kinds for word in phrase.split()} | {"instead", "without"}
-    return frozenset(word for word in words if word.isalpha() and word.islower() and len(word) >= _SHORTEST)
+    return frozenset(
+        word for word in words if word.isalpha() and word.islower() and len(word) >= _MIN_CORRECTED_LETTERS
+    )
 
 
 @cache
@@ -86,7 +88,7 @@ def _by_first() -> dict[str, list[str]]:
 
 def _nearest(word: str, more: frozenset[str]) -> str:
     """Return the one word in use that is nearest; "" when none is near, or two are equally so."""
-    limit = 2 if len(word) >= _LONG else 1
+    limit = 2 if len(word) >= _MIN_LETTERS_OF_TWO_SLIPS else 1
     words = {*_by_first().get(word[0], ()), *_by_first().get(word[1], ()), *more}
     near: dict[int, list[str]] = defaultdict(list)
     for other in words:
@@ -120,5 +122,5 @@ def _distance(word: str, other: str, limit: int) -> int:
 
 def _is_slip(letter: str, near: str, length: int) -> bool:
     """Return whether the letter is one of those meant, on a key beside it, or a vowel for a vowel in a long word."""
-    vowels = length >= _LONG - 1 and letter in "aeiouy"
+    vowels = length >= _MIN_LETTERS_OF_TWO_SLIPS - 1 and letter in "aeiouy"
     return any(letter == other or other in _BESIDE.get(letter, "") or (vowels and other in "aeiouy") for other in near)

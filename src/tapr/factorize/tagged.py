@@ -13,21 +13,20 @@ from tapr.factorize.grammar.reading import Reading
 from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
 from tapr.factorize.sentences import target_sentence
 from tapr.factorize.tags import Tags, vocabulary
-from tapr.query.spec import EditSpec
+from tapr.query.spec import MAX_EDIT_CHARACTERS, EditSpec
 
 MAX_ATOMS = 12  # of one factor; an edit with more is a story, and its first things matter most
 MAX_ATOM_WORDS = 12
-MAX_EDIT = 1000  # characters
-_SURE = 0.5  # of a subject tag: a vaguer word in Preserve would halve the weight of reference continuity for little
+# of a subject tag: a vaguer word in Preserve would halve the weight of reference continuity for little
+_MIN_SUBJECT_SHARE = 0.5
 _GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that a grey picture's JPEG shows
 
 
 def checked(edit: str) -> str:
     """Return the edit, if it can be one."""
-    if len(edit) > MAX_EDIT:
-        raise BadInput(
-            f"the edit has {len(edit)} characters, more than the {MAX_EDIT} allowed: say it shorter", code="too_large"
-        )
+    if len(edit) > MAX_EDIT_CHARACTERS:
+        what = f"the edit has {len(edit)} characters, more than the {MAX_EDIT_CHARACTERS} allowed: say it shorter"
+        raise BadInput(what, code="too_large")
     if not re.search(r"[^\W_]", edit):
         what = 'the edit has no words: say what should be different, such as "in red" or "without people"'
         raise BadInput(what, code="empty_edit")
@@ -47,7 +46,9 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
     remove = list(dict.fromkeys([*reading.remove, *_replaced(reading, tags)]))
     scene = _kept_scene(reading, tags)
     keeps_subject = (
-        tags.share(tags.subject) >= _SURE and not reading.replaces_subject and _same_family(subject, tags.subject)
+        tags.share(tags.subject) >= _MIN_SUBJECT_SHARE
+        and not reading.replaces_subject
+        and _same_family(subject, tags.subject)
     )
     kept_subject = subject if subject in vocabulary().family(tags.subject) else tags.subject
     preserve = [*reading.keep, kept_subject if keeps_subject and not reading.keep else "", scene]

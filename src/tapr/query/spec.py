@@ -32,6 +32,7 @@ __all__ = [
 FACTORS = WORD_FACTORS
 ATOM_FACTORS: tuple[WordFactor, ...] = FACTORS[1:]  # all but the target, which is one sentence
 
+MAX_EDIT_CHARACTERS = 1000
 MAX_TARGET_CHARACTERS = 600
 MAX_ATOM_CHARACTERS = 160
 MAX_ATOMS = 32  # in one factor

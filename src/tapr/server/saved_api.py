@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from tapr.errors import BadOption
 from tapr.explain.marks import marked
-from tapr.options import MAX_EDIT_CHARACTERS
+from tapr.query.spec import MAX_EDIT_CHARACTERS
 from tapr.result import SearchResult, json_ready
 from tapr.server import schemas
 from tapr.server.access import GALLERY

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_NEAR = 128 << 10  # bytes between two rows that are asked for together
-_LOOKED_AT = 32  # rows
+_MAX_GAP_BYTES = 128 << 10  # bytes between two rows that are asked for together
+_ROWS_CHECKED = 32  # rows
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)  # absent on Windows
 
 
@@ -48,7 +48,7 @@ def read_ahead(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: 
 
 def are_in_memory(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
     """Return whether a few of these rows all are, or cannot be elsewhere; False where the system does not tell."""
-    few = rows[:: max(1, -(-len(rows) // _LOOKED_AT))]
+    few = rows[:: max(1, -(-len(rows) // _ROWS_CHECKED))]
     if not len(few) or not arrays or not arrays[0].nbytes or not all(array.flags.c_contiguous for array in arrays):
         return True
     call = _call("mincore", ctypes.c_char_p)
@@ -88,6 +88,6 @@ def page_ranges(addresses: NDArray[np.int64], row_bytes: int) -> list[tuple[int,
     page = mmap.PAGESIZE
     starts = addresses // page * page
     stops = -(-(addresses + row_bytes) // page) * page
-    first = np.concatenate([[True], (starts[1:] > stops[:-1] + _NEAR) | (starts[1:] < starts[:-1])])
+    first = np.concatenate([[True], (starts[1:] > stops[:-1] + _MAX_GAP_BYTES) | (starts[1:] < starts[:-1])])
     last = np.concatenate([first[1:], [True]])
     return list(zip(starts[first].tolist(), stops[last].tolist(), strict=True))

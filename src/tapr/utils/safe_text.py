@@ -11,7 +11,7 @@ import re
 import unicodedata
 
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")  # endings of environment variables that hold secrets
-_SHORTEST = 8  # shorter values are not replaced, since they would match ordinary words
+_MIN_SECRET_CHARACTERS = 8  # shorter values are not replaced, since they would match ordinary words
 _IN_URL = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password@ in a URL
 _IN_QUERY = re.compile(r"([?&](?:api[-_]?key|key|token|access_token|secret|password|sig|signature)=)[^&\s\"'<>]+", re.I)
 _JOINER = "\u200d"  # joins several characters to one emoji
@@ -21,13 +21,17 @@ _told: set[str] = set()
 
 def remember_secret(value: str) -> None:
     """Register a secret that was given as an option and is not in the environment."""
-    if len(value) >= _SHORTEST:
+    if len(value) >= _MIN_SECRET_CHARACTERS:
         _told.add(value)
 
 
 def without_secrets(text: str) -> str:
     """Replace known keys and tokens, and credentials in URLs, by ***."""
-    known = {value for name, value in os.environ.items() if name.endswith(_SECRET_NAMES) and len(value) >= _SHORTEST}
+    known = {
+        value
+        for name, value in os.environ.items()
+        if name.endswith(_SECRET_NAMES) and len(value) >= _MIN_SECRET_CHARACTERS
+    }
     for value in sorted(known | _told, key=len, reverse=True):  # longest first: one secret may be a prefix of another
         text = text.replace(value, "***")
     return _IN_QUERY.sub(r"\1***", _IN_URL.sub("***", text))
