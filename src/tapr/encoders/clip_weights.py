@@ -19,7 +19,6 @@ from tapr.types import Float32
 
 LAYERS, HEADS, WIDTH, SIDE, PATCH = 12, 12, 768, 14, 16  # the tower's shape: 14 x 14 patches of 16 x 16 pixels
 DIM = 512  # d
-TOKENS = 1 + SIDE * SIDE  # the CLS token first
 NATIVE: Grid = (SIDE, SIDE)
 GRID: Grid = (7, 7)  # after pooling
 PIXEL_MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)  # CLIP's own

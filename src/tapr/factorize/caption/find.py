@@ -6,8 +6,6 @@ from tapr.factorize.caption.parse import Link, Modifier, ParsedCaption, Phrase
 from tapr.factorize.caption.words import canonical, group_of, is_general, same_family, words_of
 from tapr.factorize.grammar.words import lexicon
 
-_COMPLEMENTS = ("no", "up", "down")
-
 
 def phrase_of(caption: ParsedCaption, words: list[str]) -> Phrase | None:
     """Return the noun phrase with this name: by all words, by its noun, by its family ("puppy" for "dog")."""

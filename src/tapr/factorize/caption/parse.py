@@ -35,7 +35,6 @@ _MANY = frozenset(
         "ten",
     )
 )
-_JOINED = "skin_tone"
 
 
 @dataclass
