@@ -28,7 +28,7 @@ class Toy:
     order: int = 50
 
 
-def door(folder: str = "tapr_toys_own") -> Registry[Toy]:
+def registry_of(folder: str = "tapr_toys_own") -> Registry[Toy]:
     return Registry(
         "toy",
         folder,
@@ -70,18 +70,18 @@ TOP = "from types import SimpleNamespace as Toy\nTOP = Toy(name='top', order=1)\
 
 
 def test_a_file_in_the_folder_is_all_it_takes(site: Path) -> None:
-    assert list(door()) == ["ball", "kite"]  # by their order, not by their files
+    assert list(registry_of()) == ["ball", "kite"]  # by their order, not by their files
     (site / "tapr_toys_own" / "new.py").write_text(
         "from types import SimpleNamespace as T\nROWS = (T(name='x', order=5),)\n"
     )
     importlib.invalidate_caches()
-    assert list(door()) == ["x", "ball", "kite"]
-    assert door()["x"].name == "x"
+    assert list(registry_of()) == ["x", "ball", "kite"]
+    assert registry_of()["x"].name == "x"
 
 
 def test_another_package_s_row_is_known_by_name_and_loaded_when_asked_for(site: Path) -> None:
     installed(site, "acme", {"top": "TOP"}, TOP)
-    toys = door()
+    toys = registry_of()
     assert list(toys) == ["ball", "kite", "top"]
     assert len(toys) == 3
     assert "top" in toys
@@ -93,7 +93,7 @@ def test_another_package_s_row_is_known_by_name_and_loaded_when_asked_for(site: 
 def test_an_unknown_name_lists_the_others(site: Path) -> None:
     installed(site, "acme", {"top": "TOP"}, TOP)
     with refused("unknown_name", "'yoyo'", "ball, kite, top"):
-        door()["yoyo"]
+        registry_of()["yoyo"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_broken_package_is_named_and_the_others_go_on(site: Path, value: str, 
     installed(
         site, "better", {"drum": "DRUM"}, "from types import SimpleNamespace as T\nDRUM = T(name='drum', order=1)\n"
     )
-    toys = door()
+    toys = registry_of()
     sentence = f"the toy 'top' of the package acme cannot be used ({reason}): mend or uninstall that package"
     with pytest.raises(BadInput) as caught:
         toys["top"]
@@ -122,7 +122,7 @@ def test_a_broken_package_is_named_and_the_others_go_on(site: Path, value: str, 
 
 def test_a_name_of_our_own_is_not_taken_over(site: Path) -> None:
     installed(site, "acme", {"ball": "TOP"}, TOP)
-    toys = door()
+    toys = registry_of()
     with refused("bad_plugin", "'ball'", "tapr itself", "acme"):
         toys["ball"]
     assert toys["kite"].name == "kite"
@@ -133,7 +133,7 @@ def test_two_packages_of_one_name_are_both_refused(site: Path) -> None:
     installed(site, "acme", {"top": "TOP"}, TOP)
     installed(site, "better", {"top": "TOP"}, TOP)
     with refused("bad_plugin", "'top'", "acme", "better"):
-        door()["top"]
+        registry_of()["top"]
 
 
 def test_two_files_of_one_name_are_refused(site: Path) -> None:
@@ -141,7 +141,7 @@ def test_two_files_of_one_name_are_refused(site: Path) -> None:
     (site / "tapr_toys_own" / "b_kite.py").write_text(row)
     importlib.invalidate_caches()
     with refused("bad_plugin", "tapr_toys_own", "'kite'"):
-        list(door())
+        list(registry_of())
 
 
 def test_our_own_names_and_their_order() -> None:

@@ -50,7 +50,7 @@ def test_a_picture_that_is_one_of_the_things_has_it_as_subject(tmp_path: Path) -
 
 def test_phrases_that_only_contrast_are_never_reported(tmp_path: Path) -> None:
     encoder = FakeEncoder()
-    assert "standing" in vocabulary().contests["pose"].contrast
+    assert "standing" in vocabulary().tag_groups["pose"].contrast
     tags = Tagger(encoder, tmp_path).tag(encoder.encode_texts(["standing"])[0])
     assert "pose" not in tags.attributes
 
@@ -104,4 +104,4 @@ def test_the_vocabulary_is_sensible() -> None:
     assert 400 <= len(words.phrases) <= 700
     assert words.family("puppy") == ("dog", "puppy")
     assert words.family("nothing we know") == ("nothing we know",)
-    assert all(0.5 < contest.share < 1 for contest in words.contests.values())
+    assert all(0.5 < contest.share < 1 for contest in words.tag_groups.values())

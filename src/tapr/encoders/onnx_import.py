@@ -1,4 +1,4 @@
-"""Getting hold of onnxruntime, silent: its releases send events of use to their makers unless they are told not to.
+"""Import onnxruntime silently: its releases report their use to their makers unless that is switched off.
 
 It looks at the variable when it is imported, and keeps a name for the machine in the cache folder otherwise. Whoever
 wants the events can set ORT_DISABLE_TELEMETRY=0.

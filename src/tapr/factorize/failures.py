@@ -20,7 +20,7 @@ class ServerUnreachable(NoAnswer):
 
 
 class BadAnswer(BadInput):
-    """An answer of a language model breaks its form: the model is told why."""
+    """A language model's answer that breaks its form; the model hears why."""
 
     code = "bad_answer"
 

@@ -1,4 +1,4 @@
-"""Which kind of edit it is, told by its reading: query/edit_kinds.py says how much of the reference then stays."""
+"""The kind of an edit, by its reading: query/edit_kinds.py says how much of the reference then stays."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class RecordedQuestion:
 
     edit: str
     image: str | None = None  # sha256 of the reference picture's bytes
-    dataset: str = ""  # benchmarks number their queries alike, and so do the splits of one
+    dataset: str = ""  # benchmarks number their queries the same way, and so do the splits of one
     split: str = ""
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tapr.captions.captioner import Captioner
     from tapr.captions.description import Description
 
-# A tag's share of its contest. A sure caption gives way only to a tag of this share that it names nothing of. An unsure
+# A tag's share of its kind. A sure caption gives way only to a tag of this share that it names nothing of. An unsure
 # one gives way to any tag: of 63 such garments 82 % of the tags and 32 % of the captions named the right thing.
 _CERTAIN_TAG = 0.7
 _TONES = ("light", "medium-light", "medium", "medium-dark", "dark")

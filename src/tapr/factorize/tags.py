@@ -37,7 +37,7 @@ class Tags:
 
     subject: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)  # kind -> phrase: "colour" -> "red"
-    shares: Mapping[str, float] = field(default_factory=dict)  # tag -> its share of the contest it won
+    shares: Mapping[str, float] = field(default_factory=dict)  # tag -> its share among the tags of its kind
 
     def share(self, tag: str) -> float:
         """Return how sure the tag is; one given by hand is certain."""
@@ -63,7 +63,7 @@ class TagGroup:
 @dataclass(frozen=True)
 class Vocabulary:
     families: tuple[tuple[str, ...], ...]  # of things: the general name first, then its members
-    contests: Mapping[str, TagGroup]  # of attributes, by kind
+    tag_groups: Mapping[str, TagGroup]  # of attributes, by kind
     living: frozenset[str]  # the people and animals among the things: only they have a pose
 
     @cached_property
@@ -72,7 +72,7 @@ class Vocabulary:
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        return self.things + tuple(phrase for contest in self.contests.values() for phrase in contest.phrases)
+        return self.things + tuple(phrase for group in self.tag_groups.values() for phrase in group.phrases)
 
     def family(self, thing: str) -> tuple[str, ...]:
         return next((family for family in self.families if thing in family), (thing,))
@@ -85,11 +85,11 @@ def vocabulary() -> Vocabulary:
         group: [tuple(re.split(": |, ", entry)) for entry in entries] for group, entries in data["things"].items()
     }
     living = frozenset(name for group in ("people", "animals") for family in families[group] for name in family)
-    contests = {
+    tag_groups = {
         kind: TagGroup(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"])
         for kind, entry in data["tagged"].items()
     }
-    return Vocabulary(tuple(family for group in families.values() for family in group), contests, living)
+    return Vocabulary(tuple(family for group in families.values() for family in group), tag_groups, living)
 
 
 class Tagger:
@@ -106,23 +106,23 @@ class Tagger:
         subject = self._subject(picture, words, shares)
         attributes = {}
         start = 0
-        for kind, contest in words.contests.items():
-            vectors = self._attributes[start : start + len(contest.phrases)]
-            start += len(contest.phrases)
+        for kind, group in words.tag_groups.items():
+            vectors = self._attributes[start : start + len(group.phrases)]
+            start += len(group.phrases)
             parts = _softmax(vectors @ picture / _ATTRIBUTE_TEMPERATURE)
             best = int(parts.argmax())
             is_idle = kind == "pose" and subject not in words.living
-            if best < len(contest.tags) and parts[best] >= contest.share and not is_idle:
-                attributes[kind] = contest.tags[best]
-                shares[contest.tags[best]] = round(float(parts[best]), 3)
+            if best < len(group.tags) and parts[best] >= group.share and not is_idle:
+                attributes[kind] = group.tags[best]
+                shares[group.tags[best]] = round(float(parts[best]), 3)
         return Tags(subject, attributes, shares)
 
     def _subject(self, picture: Float32, words: Vocabulary, shares: dict[str, float]) -> str:
-        contest = _softmax(self._things @ picture / _THING_TEMPERATURE)
+        chances = _softmax(self._things @ picture / _THING_TEMPERATURE)
         best: tuple[str, ...] = ()
-        best_share, start, members = 0.0, 0, contest[:0]
+        best_share, start, members = 0.0, 0, chances[:0]
         for family in words.families:
-            part = contest[start : start + len(family)]
+            part = chances[start : start + len(family)]
             start += len(family)
             if part.sum() > best_share:
                 best, best_share, members = family, float(part.sum()), part
