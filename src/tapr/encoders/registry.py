@@ -10,7 +10,7 @@ from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
 from tapr.encoders.row import EncoderRow, EncoderSetting, ListedModel
 from tapr.encoders.weights import Say, quiet
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadOption
 from tapr.plugins import Registry
 from tapr.utils.arguments import shown_value
 
@@ -56,10 +56,14 @@ def load_encoder(
 def encoder_of(encoder: object) -> str | Encoder | None:
     """Return an encoder, or the name of one; anything else is refused."""
     if isinstance(encoder, type):
-        raise BadInput(f"the encoder is the class {encoder.__name__}: give an encoder made with it, or a name")
+        raise BadOption(
+            f"the encoder is the class {encoder.__name__}: give an encoder made with it, or a name", "encoder"
+        )
     if encoder is None or isinstance(encoder, (str, Encoder)):
         return encoder
-    raise BadInput(f"the encoder must be a name such as 'clip-b16' or an encoder, not {shown_value(encoder)}")
+    raise BadOption(
+        f"the encoder must be a name such as 'clip-b16' or an encoder, not {shown_value(encoder)}", "encoder"
+    )
 
 
 def check_device(name: str, device: str) -> None:

@@ -65,7 +65,7 @@ def refusal(errors: Sequence[Any], model: type[BaseModel]) -> BadInput:
 
 
 def _range(field: FieldInfo | None, noun: str) -> str:
-    bounds = {type(one): one for one in (field.metadata if field else ())}
+    bounds = {type(bound): bound for bound in (field.metadata if field else ())}
     if field is not None and int in (field.annotation, *get_args(field.annotation)):
         noun = "a whole number"
     if Gt in bounds and Le in bounds:
