@@ -21,7 +21,7 @@ VARIABLES = (
     Variable("TAPR_OFFLINE", "1", "not set", "forbids fetching weights", "models"),
     Variable(
         "TAPR_ARITHMETIC",
-        "int8-rows, float32, float16",
+        "int8-rows, float16",
         "the choice of the encoder",
         "in which numbers clip-b16 looks at pictures",
         "models",
