@@ -55,7 +55,7 @@ class Claim:
 
 @cache
 def colours() -> tuple[str, ...]:
-    return vocabulary().contests["colour"].phrases
+    return vocabulary().tag_groups["colour"].phrases
 
 
 @cache
