@@ -139,9 +139,7 @@ def test_a_wrong_argument_of_search_gets_one_sentence(
         ({"template": 5}, "bad_option", "5"),
     ],
 )
-def test_wrong_arguments_of_build_get_one_sentence(
-    tmp_path: Path, slip: dict[str, Any], code: str, fact: str
-) -> None:
+def test_wrong_arguments_of_build_get_one_sentence(tmp_path: Path, slip: dict[str, Any], code: str, fact: str) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS[:1])
     arguments: dict[str, Any] = {"path": tmp_path / "g", "images": tmp_path / "p", "encoder": FakeEncoder(), **slip}
     with refused(code, fact):
