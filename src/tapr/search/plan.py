@@ -8,7 +8,7 @@
 | `PACE` | benchmarks/first_stage.py, budget_ms |
 | `DEVICE_...` | benchmarks/first_stage_gpu.py |
 | `MAX_SCORE_BYTES` | benchmarks/match_gpu.py |
-| `WORTH` of store/summary.py | benchmarks/first_stage.py, docs/scaling.md |
+| `WORTH` of store/summary.py | benchmarks/first_stage.py, docs/first_stage.md |
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tapr.store.codec import rotate
 from tapr.types import Float32, Float64
 
-OUTLINED, SUMMARISED = 3, 12  # directions of the two records beside the mean; docs/scaling.md compares others
+OUTLINED, SUMMARISED = 3, 12  # directions of the two records beside the mean; docs/first_stage.md compares others
 _ENDS = (1 / 32, 1 / 6, 1 / 2, 1)  # where the subspaces end, in parts of d: narrow ones where rests are long
 BLOCKS = len(_ENDS)
 HELD = 1 + 2.0**-4  # no sum of shares times directions is longer than this
@@ -37,7 +37,7 @@ _CLIPPED = 0.75  # the largest number of a direction in nibbles, as a part of th
 _ULP = 2.0**-24
 _POOLED_LARGEST = 6.0  # of a unit vector's rotated numbers, in units of 1 / sqrt(d); what is larger is cut off
 SAMPLE = 512  # pictures that a basis is fitted to
-WORTH = 10_000  # pictures from which they are made and used unasked; docs/scaling.md has the measurement
+WORTH = 10_000  # pictures from which they are made and used unasked; docs/first_stage.md has the measurement
 
 
 def directions_of(count: int, dim: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from tapr.types import Float32
 
 Picked = tuple[Rows, Float32]  # indices of pictures, and their numbers
 # Pictures put in order of promise; the others follow as they lie. Ordering a million takes longer than most limits of
-# time (benchmarks/first_stage.py, docs/scaling.md).
+# time (benchmarks/first_stage.py, docs/first_stage.md).
 MAX_PICTURES_ORDERED = 1 << 16
 
 
