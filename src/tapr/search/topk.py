@@ -88,7 +88,7 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         pruning.finish()
         for number, ledger in enumerate(pruning.ledgers):
             answer = answer_of(job, number, k, ledger)
-            answers.append(replace(answer, rescored=ledger.count if stages.wide and answer.exact else None))
+            answers.append(replace(answer, rescored=len(ledger.rows) if stages.wide and answer.exact else None))
     return answers
 
 
