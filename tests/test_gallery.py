@@ -294,26 +294,26 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 
 def test_progress_is_told(tmp_path: Path) -> None:
     class Told(NoProgress):
-        said: list[str]
-        total = done = 0
-
         def __init__(self) -> None:
-            self.said = []
+            self.said: list[str] = []
+            self.total: dict[str, int] = {}
+            self.done: dict[str, int] = {}
 
         def say(self, sentence: str) -> None:
             self.said.append(sentence)
 
         def start(self, total: int, what: str) -> None:
-            self.total = total
+            self.total[what], self.done[what], self._what = total, 0, what
 
         def advance(self, done: int) -> None:
-            self.done += done
+            self.done[self._what] += done
 
     write_flags(tmp_path / "p", SOME_FLAGS)
     told = Told()
     begin = time.perf_counter()
     report = report_of(Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), progress=told))
-    assert told.total == told.done == 10
+    assert told.total == told.done
+    assert told.total["reading metadata"] == told.total["encoding"] == 10
     assert "10 pictures" in told.said[-1]
     assert 0 < report.encoder_seconds <= report.seconds <= time.perf_counter() - begin
 

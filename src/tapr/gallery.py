@@ -6,7 +6,7 @@ What changes a gallery is in tapr.index, which is loaded when it is needed: a se
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -284,6 +284,10 @@ class Gallery:
         view._keys, view.rows = self._catalog.select(condition)
         view.condition = condition
         return view
+
+    def hide_columns(self, names: Collection[str]) -> None:
+        """Leave columns out of entries, facets and filters. Call it before anything is read."""
+        self._catalog.hidden = names
 
     # the evidence
 

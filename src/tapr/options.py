@@ -13,6 +13,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -72,6 +73,16 @@ def _spec(value: object) -> EditSpec:
         return EditSpec.from_dict({name: part for name, part in value.items() if part is not None})
     hint = "a sentence is the edit, and EditSpec.from_file reads a file"
     raise BadOption(f"spec must be an EditSpec or a mapping with a target, not {shown_value(value)}: {hint}", "spec")
+
+
+def _sort(text: str) -> str:
+    """Return `taken`, `taken asc` or `taken desc` in one form."""
+    name, _, direction = text.strip().rpartition(" ")
+    if direction.lower() not in ("asc", "desc"):
+        name, direction = text.strip(), "asc"
+    if not name.strip():
+        raise BadOption("sort must be a column, such as taken, or 'taken desc' for the latest first", "sort")
+    return f"{name.strip()} {direction.lower()}"
 
 
 def _pictures(name: str, most: int, refused: str) -> PlainValidator:
@@ -214,6 +225,11 @@ class RankOptions(OptionModel):
     )
     where: str | None = _option(
         None, "A filter on metadata, such as: class = 'dress' and price < 40", label="Filter on metadata"
+    )
+    sort: Annotated[str | None, AfterValidator(lambda text: text and _sort(text))] = _option(
+        None,
+        "Show the pictures found in the order of a column, such as taken, or 'taken desc'; rank and score stay.",
+        label="Order",
     )
     exclude_reference: bool = _option(
         True, "Leave the reference itself out of the ranking.", Traits(flags=("--exclude-reference/--keep-reference",))

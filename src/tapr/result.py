@@ -6,10 +6,11 @@ out. `Ranking` is the same with the opened gallery, the compiled query and the p
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -22,6 +23,10 @@ from tapr.query.scoring import Rule
 from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery
 from tapr.utils.amounts import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from PIL import Image
 
 SearchedBy = Literal["a picture and words", "words alone", "a picture alone"]
 Found = Literal["found", "maybe", "not found"]
@@ -109,6 +114,14 @@ class Hit:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", title_of(self.id, self.metadata, self.caption))
 
+    def image(self) -> Image.Image:
+        """Open the picture, upright and in RGB."""
+        from tapr.images.decode import load_image
+
+        if not self.path:
+            raise BadInput(f"the path of {self.id!r} is not told: ask the server for the picture")
+        return load_image(self.path)
+
 
 @dataclass(frozen=True)
 class ReferenceInfo:
@@ -187,6 +200,19 @@ class Ranking(SearchResult):
     gallery: Gallery  # the part that was searched
     references: tuple[Reference, ...] = ()  # all of them, opened
 
+    def _repr_html_(self) -> str:
+        """Show thumbnails and marks in a notebook."""
+        return str(_notebook().html_of(self))
+
+    def __repr__(self) -> str:
+        best = f", best {self.hits[0].id!r}" if self.hits else ""
+        return f"<Ranking: {counted(len(self.hits), 'hit')} of {counted(self.searched, 'picture')}{best}>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row per hit, with the columns of the metadata; pandas is imported here."""
+        table: pd.DataFrame = _notebook().data_frame(self.hits)
+        return table
+
     @property
     def matched(self) -> str:
         """Which kernel ran, and how many pictures it read exactly."""
@@ -202,6 +228,11 @@ class Ranking(SearchResult):
         weight = self.reference_weight
         stayed = "" if weight is None else f", reference weight {weight:.2f} (0: the words decide, 1: the picture)"
         return f", score {self.score}{stayed}"
+
+
+def _notebook() -> Any:
+    """Load what shows answers in notebooks: it is above this module, and loaded when a notebook asks for it."""
+    return importlib.import_module("tapr.explain.notebook")
 
 
 def title_of(id_: str, metadata: Mapping[str, Any], caption: str | None) -> str:

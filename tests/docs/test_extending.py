@@ -211,7 +211,10 @@ def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
 
 INDEX_OPTION_LINES = [
     ("index/options.py", '    wait: float | None = option(None, "Seconds to wait for another writer to end.")'),
-    ("index/run.py", "        plan = make_plan(found, entries, try_failed_again=again, rehash=self._options.rehash)"),
+    (
+        "index/run.py",
+        "        plan = make_plan(found, entries, facts, try_failed_again=again, rehash=self._options.rehash)",
+    ),
 ]
 OPTION_LINES = [  # after which line each part of the page's example goes
     (

@@ -11,6 +11,7 @@ import pytest
 from tapr import Gallery
 from tapr.encoders.fake import FakeEncoder
 from tapr.images.decode import decode_views
+from tapr.images.photo_facts import read_facts
 from tests.pictures import flag, png, write_flags
 from tests.test_gallery import report_of
 
@@ -81,7 +82,7 @@ def test_failed_files_are_tried_again_when_other_readers_are_installed(
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pillow_heif", None)
         patch.setattr("tapr.images.decode.version", not_there)
-        patch.setattr("tapr.images.workers.shared", lambda: SimpleNamespace(decode=decode_views))  # in this process
+        patch.setattr("tapr.images.workers.shared", lambda: SimpleNamespace(decode=decode_views, facts=read_facts))
         gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
         assert len(gallery) == 0
         assert any("heic" in reason.lower() for _, reason in report_of(gallery).failures)

@@ -249,7 +249,7 @@ def test_a_gallery_that_becomes_large_gets_one_by_itself(tmp_path: Path, large_f
     write_flags(tmp_path / "p", PAIRS)
     said = Said()
     assert build(tmp_path, progress=said) == (Gallery.open(tmp_path / "g").row_count, True)
-    assert said.begun == ["encoding", "summarising"]
+    assert said.begun == ["reading metadata", "encoding", "summarising"]
     is_true(tmp_path / "g")
     assert build(tmp_path) == (0, True)
 

@@ -34,6 +34,7 @@ VALUES: dict[str, Any] = {
     "arithmetic": "float16",
     "columns": {"price": "number"},
     "captions": False,
+    "exif": False,
     "device": "cpu,cpu",
     "first_stage": True,
     "rehash": True,
@@ -46,6 +47,7 @@ ON_THE_COMMAND_LINE = {
     "centre": ("--centre",),
     "columns": ("--column", "price=number"),
     "captions": ("--no-captions",),
+    "exif": ("--no-exif",),
     "first_stage": ("--first-stage",),
     "rehash": ("--rehash",),
 }

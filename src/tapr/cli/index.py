@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +12,9 @@ import click
 from tapr.cli.index_options import index_options
 from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
+from tapr.factorize.tags import keep_vocabulary
 from tapr.gallery import Gallery
+from tapr.images.decode import RAW_SUFFIXES
 from tapr.index.options import IndexOptions
 from tapr.index.report import Report
 from tapr.index.writer import Writer
@@ -48,7 +51,9 @@ def index(images: tuple[str, ...], gallery_path: str, address: str | None, as_js
             from tapr.cluster.index import index_on_ray
 
             gallery = index_on_ray(address, gallery_path, asked, progress=progress)
-    assert gallery.report is not None
+        assert gallery.report is not None
+        if gallery.report.encoded:
+            keep_vocabulary(gallery.encoder, gallery.path, progress)
     remember_gallery(gallery_path)
     print_report(gallery, gallery.report, as_json)
 
@@ -120,11 +125,16 @@ def _print(gallery: Gallery, report: Report) -> None:
     _print_some(
         gallery, f"{counted(len(report.left_out), 'file or folder', 'files or folders')} left out", report.left_out
     )
-    if report.skipped:
-        first = printable(report.skipped[0])
-        said = "not an image" if len(report.skipped) == 1 else "not images"
-        such = first if len(report.skipped) == 1 else f"such as {first}"
-        out.print(f"{counted(len(report.skipped), 'file')} skipped ({said}): {such}", markup=False, soft_wrap=True)
+    raw = [path for path in report.skipped if Path(path).suffix.lower() in RAW_SUFFIXES]
+    others = [path for path in report.skipped if path not in set(raw)]
+    _print_skipped(raw, "camera raw, which tapr does not read: export them as JPEG")
+    _print_skipped(others, "not an image" if len(others) == 1 else "not images")
+
+
+def _print_skipped(paths: list[str], why: str) -> None:
+    if paths:
+        such = printable(paths[0]) if len(paths) == 1 else f"such as {printable(paths[0])}"
+        output().print(f"{counted(len(paths), 'file')} skipped ({why}): {such}", markup=False, soft_wrap=True)
 
 
 def _print_some(gallery: Gallery, what: str, items: list[tuple[str, str]]) -> None:

@@ -65,6 +65,8 @@ def _places(settings: Settings) -> Iterator[Finding]:
     yield Finding("proxies", True, f"X-Forwarded-For and X-Forwarded-Proto are believed from {proxies}")
     paths = "shown, and filters may ask for them" if settings.show_paths else "not shown"
     yield Finding("paths of files", True, paths)
+    latitude = "shown" if settings.show_location else "not shown"
+    yield Finding("latitude and longitude", True, latitude)
     place = "left out of" if settings.strip_location else "kept in"
     yield Finding("places of photographs", True, f"{place} originals that are sent")
     if settings.show_in_folder:

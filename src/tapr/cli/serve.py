@@ -82,6 +82,7 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
     "--show-in-folder", is_flag=True, help="Let the page open this machine's file manager; loopback without token only."
 )
 @click.option("--show-paths", is_flag=True, help="Let clients see and filter by paths of files on this machine.")
+@click.option("--show-location", is_flag=True, help="Let clients see and filter by latitude and longitude.")
 @click.option("--strip-location", is_flag=True, help="Send originals without the place where they were taken (GPS).")
 @click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
 @click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")

@@ -71,7 +71,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     outlined = _outlined(ranking)
     hits = []
     for hit, heats, told in zip(ranking.hits, searched, marks(ranking), strict=True):
-        thumbnail = _thumbnail(hit.path)
+        shrunk = thumbnail(hit.path)
         hits.append(
             {
                 "rank": hit.rank,
@@ -79,15 +79,15 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "score": hit.score,
                 "name": title_of(PurePath(hit.id).name, hit.metadata, hit.caption),
                 "answer": hit.id == panel.answer,
-                "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
+                "picture": data_url(shrunk, "JPEG") if shrunk else None,
                 "parts": _parts(hit, told),
-                "heat": _overlays(heats, scale, tops, thumbnail, gallery.card, outlined[hit.id]) if thumbnail else {},
+                "heat": _overlays(heats, scale, tops, shrunk, gallery.card, outlined[hit.id]) if shrunk else {},
             }
         )
     return {
         "edit": panel.edit,
         "note": panel.note,
-        "reference": _data_url(_shrink(ranking.references[0].image), "JPEG") if ranking.references else None,
+        "reference": data_url(_shrink(ranking.references[0].image), "JPEG") if ranking.references else None,
         "terms": [  # the key of a heat map; null: the term has no place in a picture
             {"factor": term.factor, "text": term.text, "key": term.id if term.reads == "local" else None}
             for term in query.terms
@@ -134,15 +134,15 @@ def _overlays(
         return {}
     factor = _OVERLAY / max(thumbnail.size)
     size = max(1, round(thumbnail.width * factor)), max(1, round(thumbnail.height * factor))
-    out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
+    out = {"": data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
     for heat in heats:
         is_found = heat.term.text in outlined
         overlay = explain.overlay(heat, scale, tops[heat.scale], size, card, is_found=is_found)
-        out[heat.term.id] = _data_url(overlay, "PNG")
+        out[heat.term.id] = data_url(overlay, "PNG")
     return out
 
 
-def _thumbnail(path: str) -> Image.Image | None:
+def thumbnail(path: str) -> Image.Image | None:
     try:
         return _shrink(load_image(path, side=THUMBNAIL))
     except BadImage:
@@ -155,7 +155,7 @@ def _shrink(image: Image.Image) -> Image.Image:
     return image
 
 
-def _data_url(image: Image.Image, format_: str) -> str:
+def data_url(image: Image.Image, format_: str) -> str:
     buffer = io.BytesIO()
     image.save(buffer, format_, **({"quality": 85} if format_ == "JPEG" else {}))
     return f"data:image/{format_.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -24,9 +24,14 @@ from tapr.encoders.weights import home
 from tapr.factorize.grammar.words import load
 from tapr.types import Float32
 from tapr.utils.files import write_atomically
+from tapr.utils.progress import NoProgress, Progress
+from tapr.utils.weak_cache import cached_for
 
 _THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
 _ATTRIBUTE_TEMPERATURE, _ATTRIBUTE_CENTRING = 0.025, 1.0
+_NAME = "vocabulary-{}.cache"  # with a hash of the encoder's card and of the phrases
+_HEADER_BYTES = 4096  # of NumPy's file format, at most
+_TOGETHER = 8  # phrases that are encoded at a time, so that others who ask meanwhile do not wait long
 _FAMILY_SHARE = 0.25  # of all things: below it the picture has no subject we would name
 _MEMBER_SHARE = 0.6  # of its family: below it the family's own name is used
 
@@ -148,15 +153,53 @@ class Tagger:
         return vocabulary_vectors(self._encoder, self._folder)
 
 
-def vocabulary_vectors(encoder: Encoder, folder: Path | None = None) -> tuple[Float32, Float32]:
+def vocabulary_vectors(
+    encoder: Encoder, folder: Path | None = None, progress: Progress | None = None
+) -> tuple[Float32, Float32]:
     """Return the vectors of the vocabulary's phrases in order, (phrases, d), and their mean, (d,); kept on disk."""
     phrases = vocabulary().phrases
-    file = (folder or home() / "tags") / f"{_fingerprint(encoder.card, phrases)}.npy"
-    vectors = _read(file, (len(phrases), encoder.card.dim))
+    vectors = _known(encoder, folder)
     if vectors is None:
-        vectors = encoder.encode_texts(phrases)
-        _write(file, vectors)
+        progress = progress or NoProgress()
+        progress.start(len(phrases), "encoding the vocabulary")
+        parts = []
+        for start in range(0, len(phrases), _TOGETHER):
+            parts.append(encoder.encode_texts(phrases[start : start + _TOGETHER]))
+            progress.advance(len(parts[-1]))
+        vectors = np.asarray(np.concatenate(parts), np.float32)
+        _write(_file(encoder, folder or home() / "tags"), vectors)
     return vectors, np.asarray(vectors.mean(axis=0), dtype=np.float32)
+
+
+def keep_vocabulary(encoder: Encoder, gallery: Path, progress: Progress) -> None:
+    """Keep the vectors beside a gallery, so that no search waits for them; encode them where nobody has."""
+    file = _file(encoder, gallery)
+    if _read(file, encoder) is None:
+        vectors, _ = vocabulary_vectors(encoder, progress=progress)
+        for old in gallery.glob(_NAME.format("*")):  # of another vocabulary
+            old.unlink(missing_ok=True)
+        _write(file, vectors)
+
+
+def use_vocabulary(encoder: Encoder, gallery: Path) -> bool:
+    """Let the encoder read the vectors beside a gallery; False where they are to be encoded first."""
+    _beside(encoder).add(gallery)
+    return _known(encoder, None) is not None
+
+
+def _beside(encoder: Encoder) -> set[Path]:
+    """Return the galleries beside which the vectors of an encoder may lie."""
+    return cached_for(encoder, "galleries with its vocabulary", set)
+
+
+def _known(encoder: Encoder, folder: Path | None) -> Float32 | None:
+    folders = (folder,) if folder else (home() / "tags", *sorted(_beside(encoder)))
+    stored = (_read(_file(encoder, place), encoder) for place in folders)
+    return next((vectors for vectors in stored if vectors is not None), None)
+
+
+def _file(encoder: Encoder, folder: Path) -> Path:
+    return folder / _NAME.format(_fingerprint(encoder.card, vocabulary().phrases))
 
 
 def _softmax(scores: Float32) -> Float32:
@@ -169,13 +212,17 @@ def _fingerprint(card: EncoderCard, phrases: tuple[str, ...]) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
-def _read(file: Path, shape: tuple[int, int]) -> Float32 | None:
+def _read(file: Path, encoder: Encoder) -> Float32 | None:
     """Return the stored vectors, or None when there are none or the file is damaged: they are then made again."""
+    shape = len(vocabulary().phrases), encoder.card.dim
     try:
+        if file.stat().st_size > _HEADER_BYTES + 4 * shape[0] * shape[1]:
+            return None
         vectors = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return np.asarray(vectors, dtype=np.float32) if vectors.shape == shape else None
+    is_right = vectors.shape == shape and vectors.dtype == np.float32 and bool(np.isfinite(vectors).all())
+    return vectors if is_right else None
 
 
 def _write(file: Path, vectors: Float32) -> None:

@@ -29,6 +29,7 @@ from tapr.utils.extras import install_hint
 from tapr.utils.rooted import NotRegular, open_regular
 
 _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .heif .avif .jp2 .ppm .pgm .pbm .tga .ico"
+RAW_SUFFIXES = (".cr2", ".cr3", ".crw", ".nef", ".nrw", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw")
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 # Pillow opens more than these, some of it (EPS) by starting other programs. TGA has no mark of its own, so it is last.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "ICO", "TGA")
@@ -224,7 +225,7 @@ def _no_memory() -> NoRoomToDecode:
 
 
 def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
-    image = _identified(data)
+    image = identified(data)
     width, height = image.size
     _check_pixels(width, height, limits)
     if side is not None and image.format == "JPEG":
@@ -247,7 +248,8 @@ def load_readers(data: bytes) -> None:
         _formats()
 
 
-def _identified(data: bytes) -> Image.Image:
+def identified(data: bytes) -> Image.Image:
+    """Open a file with the readers that tapr allows; its pixels are not read yet."""
     if data.startswith(_COMMON):
         with contextlib.suppress(UnidentifiedImageError):
             return Image.open(io.BytesIO(data), formats=("JPEG", "PNG"))  # Pillow has these two at hand

@@ -39,7 +39,7 @@ def main() -> None:
         before = address_space()
         _load_readers(data)
         at_rest += address_space() - before
-        answer = _answer(file, data, request)
+        answer = _facts(file, data, request) if "sidecars" in request else _answer(file, data, request)
         del data
         answer["last"] = address_space() > at_rest + LEFT_BEHIND
         answers.write(json.dumps(answer).encode() + b"\n")
@@ -126,6 +126,21 @@ def _answer(file: int, data: bytes, request: dict[str, Any]) -> dict[str, Any]:
             written = os.pwrite(file, rest, place)
             place, rest = place + written, rest[written:]
     return {"size": decoded.size, "shapes": [pixels.shape for pixels in decoded.views]}
+
+
+def _facts(file: int, data: bytes, request: dict[str, Any]) -> dict[str, Any]:
+    """Read the facts of a photograph; its sidecars follow it in the file."""
+    from tapr.images.photo_facts import read_facts
+
+    sidecars, place = [], len(data)
+    for size in request["sidecars"]:
+        sidecars.append(os.pread(file, size, place))
+        place += size
+    try:
+        with _limited(Limits(**request["limits"])):
+            return {"facts": read_facts(data, sidecars)}
+    except MemoryError:
+        return {"failed": "memory"}
 
 
 def _is_machine_full() -> bool:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import cache
 from threading import BoundedSemaphore, Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,12 +35,14 @@ from tapr.images.decode import (
     View,
     decode_views,
 )
+from tapr.images.photo_facts import checked_facts, read_facts
 from tapr.utils.amounts import file_size
 from tapr.utils.threads import thread_count
 from tapr.utils.worker_process import memory_file, start_worker
 
 ORDINARY_MEMORY = 256 * 2**20  # bytes; nearly all pictures need much less
 WAIT_SECONDS = 60.0  # for a free worker
+FACTS_SECONDS = 10.0  # of processor time, to read a photograph's metadata
 MAX_ANSWER_BYTES = 64 * 2**10
 MAX_PIXEL_BYTES = 512 * 2**20
 # Where the system does not limit memory (macOS), this process looks at what a worker holds, and kills it.
@@ -56,6 +58,7 @@ _ENVIRONMENT = {  # one thread and one heap: the limit is then used for the pict
     "MALLOC_TRIM_THRESHOLD_": str(KEPT_BYTES),
 }
 
+Result = TypeVar("Result")
 Decode = Callable[[bytes, Sequence[View], Limits], Decoded]  # decode_views or decode_apart
 
 
@@ -90,15 +93,25 @@ class _Worker:
         wanted = [
             (view.side, view.longest, view.frame and (view.frame.size, view.frame.fit), view.png) for view in views
         ]
-        request = {"bytes": len(data), "views": wanted, "limits": asdict(limits)}
+        return self._ask(data, {"bytes": len(data), "views": wanted}, limits, self._decoded)
+
+    def facts(self, data: bytes, sidecars: Sequence[bytes], limits: Limits) -> dict[str, Any]:
+        """Read the facts of a photograph."""
+        request = {"bytes": len(data), "sidecars": [len(sidecar) for sidecar in sidecars]}
+        return self._ask(b"".join((data, *sidecars)), request, limits, lambda answer: checked_facts(answer["facts"]))
+
+    def _ask(
+        self, data: bytes, request: dict[str, Any], limits: Limits, read: Callable[[dict[str, Any]], Result]
+    ) -> Result:
+        """Send a request and read its answer."""
         self.is_spent = True
         try:
             self._write(data)
             with suppress(OSError):  # the worker has ended: _answer says how
-                self._requests.write(json.dumps(request).encode() + b"\n")
+                self._requests.write(json.dumps({**request, "limits": asdict(limits)}).encode() + b"\n")
                 self._requests.flush()
             answer = self._answer(limits)
-            decoded = None if "failed" in answer else self._decoded(answer)
+            result = None if "failed" in answer else read(answer)
             self.is_spent = bool(answer["last"])
         except (LookupError, TypeError, ValueError) as error:
             raise NoRoomToDecode(f"a process that decodes pictures gave a wrong answer ({error})") from None
@@ -108,9 +121,9 @@ class _Worker:
             with suppress(OSError):
                 if os.fstat(self._file.fileno()).st_size > KEPT_BYTES:
                     os.ftruncate(self._file.fileno(), 0)
-        if decoded is None:
+        if result is None:
             raise _refusal(str(answer["failed"]), str(answer.get("reason")), limits)
-        return decoded
+        return result
 
     def kill(self) -> None:
         self._process.kill()
@@ -212,14 +225,22 @@ class Workers:
             return decode_views(data, views, limits)  # refuses it
         ordinary = replace(limits, memory=min(limits.memory, ORDINARY_MEMORY))
         try:
-            return self._try(data, views, ordinary)
+            return self._try(lambda worker: worker.decode(data, views, ordinary))
         except PictureTooLarge as error:
             if not isinstance(error, _TooMuchMemory):
                 raise
         except (BadImage, NoRoomToDecode):
             pass  # a library may call a picture broken when it gets no memory
         with _place(self._alone):
-            return self._try(data, views, limits)
+            return self._try(lambda worker: worker.decode(data, views, limits))
+
+    def facts(self, data: bytes, sidecars: Sequence[bytes] = ()) -> dict[str, Any]:
+        """Read the facts of a photograph; none where reading them takes too much, or breaks a library."""
+        limits = replace(DEFAULT_LIMITS, memory=ORDINARY_MEMORY, seconds=FACTS_SECONDS)
+        try:
+            return self._try(lambda worker: worker.facts(data, sidecars, limits))
+        except BadImage:
+            return {}
 
     def pids(self) -> list[int]:
         """Return the ids of the processes that run now."""
@@ -234,11 +255,11 @@ class Workers:
             while self._idle:
                 self._idle.pop().close()
 
-    def _try(self, data: bytes, views: Sequence[View], limits: Limits) -> Decoded:
+    def _try(self, ask: Callable[[_Worker], Result]) -> Result:
         with _place(self._places):
             worker = self._take()
             try:
-                return worker.decode(data, views, limits)
+                return ask(worker)
             finally:
                 self._give_back(worker)
 
@@ -293,6 +314,11 @@ def decode_apart(data: bytes, views: Sequence[View], limits: Limits = DEFAULT_LI
     """Decode a picture file in a worker process; in this one on Windows, which has no such limits."""
     decode = shared().decode if os.name == "posix" else decode_views
     return decode(data, views, limits)
+
+
+def facts_apart(data: bytes, sidecars: Sequence[bytes] = ()) -> dict[str, Any]:
+    """Read the facts of a photograph in a worker process; in this one on Windows."""
+    return shared().facts(data, sidecars) if os.name == "posix" else read_facts(data, sidecars)
 
 
 def resident_bytes(pid: int) -> int:

@@ -44,7 +44,7 @@ class NewGallery:
         if not options.images:
             raise BadInput(f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index")
         _refuse_other_folder(folder)
-        settings = Settings([], {}, None, None, set()).changed_by(options)
+        settings = Settings([], {}, None, None, None, set()).changed_by(options)
         found = find(settings.sources, settings.columns)
         check_sources(options, found)
         encoder = options.new_encoder(progress)

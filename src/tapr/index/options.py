@@ -126,6 +126,9 @@ class IndexOptions(OptionModel):
     captions: bool | None = option(
         None, "Describe all pictures that have no caption, or no more of them. By default clip-b16 describes new ones."
     )
+    exif: bool | None = option(
+        None, "Read date, camera, place, rating and keywords of photographs (EXIF, XMP, IPTC; default), or do not."
+    )
     device: str | None = option(
         None,
         "Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",

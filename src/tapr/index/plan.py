@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from tapr.images.decode import BadImage, NoRoomToDecode, read_bytes, sha256_of
 from tapr.index.ids import hidden_id
+from tapr.index.photo_facts import PhotoFacts
 from tapr.index.sources import Candidate, Found
 from tapr.store import uploads
 from tapr.store.catalog import WITHOUT_ID, Catalog, Entry
+from tapr.utils.progress import Progress
 
 
 @dataclass
@@ -26,10 +28,19 @@ class Plan:
     touched: int = 0
     renamed: int = 0
     removed: int = 0
+    stale: set[str] = field(default_factory=set)  # paths of entries in `put` whose facts are read first
     damaged: list[tuple[str, str]] = field(default_factory=list)  # ids of uploads that are kept as they were, and why
 
     def __bool__(self) -> bool:
         return bool(self.encode or self.remove or self.rename or self.put)
+
+    def read_facts(self, facts: PhotoFacts, progress: Progress) -> None:
+        """Read the facts of files that are new, changed, moved, or were never read."""
+        stale = [Candidate(put.id, put.path, put.metadata, put.source) for put in self.put if put.path in self.stale]
+        read = facts.read_all([*self.encode, *stale], progress)
+        self.encode = read[: len(self.encode)]
+        metadata = {candidate.path: candidate.metadata for candidate in read}
+        self.put = [replace(put, metadata=metadata.get(put.path, put.metadata)) for put in self.put]
 
     def apply(self, catalog: Catalog) -> None:
         """Do all but the encoding. Ids may go from picture to picture: each is let go before it is given."""
@@ -39,11 +50,15 @@ class Plan:
             catalog.put(entry)
         catalog.commit()
 
-    def keep(self, candidate: Candidate, entry: Entry) -> None:
+    def keep(self, candidate: Candidate, entry: Entry, facts: PhotoFacts) -> None:
         """Keep a picture whose file is as it was, under what its source says of it now."""
-        same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)
+        is_stale = entry.row is not None and facts.is_stale(candidate)
+        metadata = candidate.metadata if is_stale else facts.metadata(entry, candidate)
+        same = not is_stale and (entry.id, entry.metadata) == (candidate.id, metadata)
         if not same or entry.source != candidate.source:
-            self.put.append(replace(entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source))
+            self.put.append(replace(entry, id=candidate.id, metadata=metadata, source=candidate.source))
+        if is_stale:
+            self.stale.add(candidate.path)
         self.unchanged += same
         self.touched += not same
 
@@ -56,6 +71,7 @@ class Plan:
                 self.encode.append(candidate)
                 continue
             size, mtime_ns = _stat(candidate.path)
+            self.stale.add(candidate.path)
             self.put.append(
                 replace(
                     source, id=candidate.id, path=candidate.path, size=size, mtime_ns=mtime_ns,
@@ -70,7 +86,9 @@ class Plan:
         return moved
 
 
-def make_plan(found: Found, entries: Sequence[Entry], *, try_failed_again: bool = False, rehash: bool = False) -> Plan:
+def make_plan(
+    found: Found, entries: Sequence[Entry], facts: PhotoFacts, *, try_failed_again: bool = False, rehash: bool = False
+) -> Plan:
     """Compare what was found with the catalogue. `rehash` reads every file, and finds content that changed while size
     and time did not.
     """
@@ -86,7 +104,7 @@ def make_plan(found: Found, entries: Sequence[Entry], *, try_failed_again: bool 
         if entry is not None and entry.id != candidate.id:
             plan.rename.append(entry.path)
         if entry is not None and not _may_differ(candidate, entry, try_failed_again, rehash):
-            plan.keep(candidate, entry)
+            plan.keep(candidate, entry, facts)
         elif candidate.source == uploads.SOURCE and (reason := uploads.damage_of(candidate.path)) is not None:
             # the catalogue holds the truth about it: other bytes are never encoded in its place
             plan.damaged.append((candidate.id, reason))

@@ -23,6 +23,7 @@ from tapr.index.encode import encode_all
 from tapr.index.first_stage import add_first_stage
 from tapr.index.load import load_in_order
 from tapr.index.options import IndexOptions
+from tapr.index.photo_facts import STATE, PhotoFacts
 from tapr.index.plan import Plan, folders_among, make_plan
 from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.report import Report
@@ -46,6 +47,7 @@ class Work:
 
     plan: Plan
     settings: Settings  # for later runs
+    facts: PhotoFacts
     types: dict[str, ColumnType]  # of columns, as declared by options and by headers of tables
     is_needed: bool  # whether anything is to be written
     report: Report  # what is known before anything is written
@@ -111,16 +113,19 @@ class IndexRun:
         after = replace(after, hidden=found.leave_out(before.hidden))
         _add_uploads(found, entries, self._folder)
         again = catalog.get_state("readers") != readers()
-        plan = make_plan(found, entries, try_failed_again=again, rehash=self._options.rehash)
+        facts = PhotoFacts.of(after.exif is not False, catalog.get_state(STATE), found.candidates)
+        plan = make_plan(found, entries, facts, try_failed_again=again, rehash=self._options.rehash)
         types = {**found.declared, **after.columns}
         as_typed = catalog.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
         undescribed = bool(after.captions and catalog.undescribed())
-        is_needed = bool(plan) or draft.begun or before != after or not as_typed or undescribed
-        return Work(plan, after, types, is_needed, _report_of(plan, found))
+        is_changed = before != after or facts.before != facts.state
+        is_needed = bool(plan) or draft.begun or is_changed or not as_typed or undescribed
+        return Work(plan, after, facts, types, is_needed, _report_of(plan, found))
 
     def _write(self, catalog: Catalog, work: Work) -> None:
         """Fill the draft; encode and describe what is new."""
         work.settings.keep(catalog)
+        work.plan.read_facts(work.facts, self._progress)
         work.plan.apply(catalog)
         if work.plan.encode:
             self._encode(catalog, work)
@@ -128,6 +133,7 @@ class IndexRun:
             add_missing(self._folder, self._manifest, catalog, self._encoder, self._progress)
         compact(self._folder, self._manifest, catalog)
         catalog.set_state("readers", readers())
+        catalog.set_state(STATE, work.facts.state)
         catalog.retype(work.types)
         catalog.commit()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapr.errors import BadInput
 from tapr.index.options import IndexOptions
 from tapr.index.sources import Found, resolve
-from tapr.store.catalog import CAPTIONS, FIRST_STAGE, Catalog
+from tapr.store.catalog import CAPTIONS, EXIF, FIRST_STAGE, Catalog
 from tapr.store.columns import AUTO, ColumnType, declared_type
 
 
@@ -20,13 +20,15 @@ class Settings:
     columns: dict[str, ColumnType]  # declared types
     captions: bool | None
     first_stage: bool | None
+    exif: bool | None
     hidden: set[str]  # files of the sources that stay out, because their pictures were put or deleted one by one
 
     @classmethod
     def of(cls, catalog: Catalog) -> Settings:
         """Read them from the catalogue."""
         captions, first_stage = catalog.get_state(CAPTIONS), catalog.get_state(FIRST_STAGE)
-        return cls(catalog.sources(), catalog.declared(), captions, first_stage, catalog.written.hidden())
+        exif = catalog.get_state(EXIF)
+        return cls(catalog.sources(), catalog.declared(), captions, first_stage, exif, catalog.written.hidden())
 
     def changed_by(self, options: IndexOptions) -> Settings:
         """Return them with what the options say."""
@@ -35,6 +37,7 @@ class Settings:
             _columns(self.columns, options.columns),
             self.captions if options.captions is None else options.captions,
             self.first_stage if options.first_stage is None else options.first_stage,
+            self.exif if options.exif is None else options.exif,
             self.hidden,
         )
 
@@ -44,6 +47,7 @@ class Settings:
         catalog.declare(self.columns)
         catalog.set_state(CAPTIONS, self.captions)
         catalog.set_state(FIRST_STAGE, self.first_stage)
+        catalog.set_state(EXIF, self.exif)
         catalog.written.set_hidden(self.hidden)
 
 

@@ -85,16 +85,24 @@ def find(
         named = 0
         for row in _expand(source, found, declared or {}):
             named += 1
+            metadata = {**_folder_of(row.path, source), **row.metadata}
             if row.path in by_path:  # the same file from two sources: the later one's metadata wins
                 index = by_path[row.path]
                 known = found.candidates[index]
-                found.candidates[index] = replace(known, metadata={**known.metadata, **row.metadata})
+                found.candidates[index] = replace(known, metadata={**known.metadata, **metadata})
                 continue
             by_path[row.path] = len(found.candidates)
-            found.candidates.append(Candidate(row.id, row.path, row.metadata, source))
+            found.candidates.append(Candidate(row.id, row.path, metadata, source))
         if not named and before == (len(by_path), len(found.unreadable)):
             found.empty.setdefault(source, _why_empty(source))
     return found
+
+
+def _folder_of(path: str, source: str) -> dict[str, str]:
+    """Return the column `folder`: where in the source's folder the file is; none for files of that folder itself."""
+    below = os.path.join(source, "")
+    folder = os.path.dirname(path[len(below) :]) if path.startswith(below) else ""
+    return {"folder": folder.replace(os.sep, "/")} if folder else {}
 
 
 def _why_empty(source: str) -> str:

@@ -10,9 +10,10 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import Encoder, Evidence
@@ -34,7 +35,9 @@ from tapr.images.decode import (
 from tapr.images.workers import Decode
 from tapr.query.reference import Reference
 
-ReferenceLike = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image | Reference
+ReferenceLike = (
+    str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image | NDArray[Any] | Reference
+)
 Known = Callable[[str], Evidence | None]  # SHA-256 of a file -> its vectors, if known
 SHOWN_SIDE = 1024  # pixels of the longer side of pictures shown to people and factorizers
 _SHOWN = View(SHOWN_SIDE // 2, longest=SHOWN_SIDE)
@@ -45,6 +48,8 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
     if isinstance(source, Reference):
         return source
     try:
+        if isinstance(source, np.ndarray):
+            source = _image_of(source)
         if isinstance(source, Image.Image):
             image = load_image(source)
             evidence = encoder.encode_images([encoder.prepare(image)])
@@ -94,6 +99,15 @@ def stored_evidence(gallery: Gallery | None, encoder: Encoder, sha256: str) -> E
     return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
 
 
+def _image_of(pixels: NDArray[Any]) -> Image.Image:
+    """Return an array of (height, width), or with 3 or 4 channels, as a picture."""
+    shape_fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if pixels.dtype != np.uint8 or not shape_fits or not pixels.size:
+        what = f"the reference is an array of {pixels.dtype} and shape {pixels.shape}"
+        raise BadInput(f"{what}: give uint8 values of shape (height, width, 3)")
+    return Image.fromarray(np.ascontiguousarray(pixels))
+
+
 def _bytes_of(source: object, gallery: Gallery | None) -> tuple[bytes, str | None]:
     """And its gallery id, where that is how it was named."""
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -104,7 +118,7 @@ def _bytes_of(source: object, gallery: Gallery | None) -> tuple[bytes, str | Non
         return _read_bytes(source), None
     raise BadInput(
         f"the reference is of the type {type(source).__name__}:"
-        " give a path, a gallery id, bytes, a file opened with 'rb' or a PIL image"
+        " give a path, a gallery id, bytes, a file opened with 'rb', a PIL image or a NumPy array"
     )
 
 

@@ -22,6 +22,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.feedback import Marked, notes_of_marks
 from tapr.search.near_duplicates import MAX_PLACES, first_near_duplicates
 from tapr.search.reference_weight import Decision
+from tapr.search.sort import check_column, sorted_hits
 from tapr.search.topk import TopK
 from tapr.store.catalog import Entry
 from tapr.utils.amounts import counted
@@ -43,6 +44,7 @@ class Question:
     query: CompiledQuery
 
     def __post_init__(self) -> None:
+        check_column(self.options.sort, self.gallery)
         last = min(self.options.offset + self.options.k, len(self.gallery))
         if self.options.near_duplicates is not None and last > MAX_PLACES:
             what = (
@@ -89,7 +91,7 @@ def answer(question: Question, top: TopK | None) -> Ranking:
     hits = tuple(hit for hit in hits if options.threshold is None or hit.score >= options.threshold)
     references = question.references
     return Ranking(
-        hits=hits,
+        hits=sorted_hits(hits, options.sort, gallery),
         method=options.method,
         searched_by=question.searched_by,
         spec=factorization.spec,

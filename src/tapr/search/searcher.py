@@ -173,7 +173,9 @@ class Searcher:
     def _loaded(self, factorizer: str | Factorizer | None) -> Factorizer:
         if isinstance(factorizer, (str, type(None))):
             from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
+            from tapr.factorize.tags import use_vocabulary
 
+            use_vocabulary(self.encoder, self.gallery.path)
             return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
         if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
             raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
@@ -206,6 +208,7 @@ def search(
     reference_weight: float | None = None,
     reference_features: ReferenceFeatures | None = None,
     where: str | None = None,
+    sort: str | None = None,
     exclude_reference: bool = True,
     offset: int = 0,
     threshold: float | None = None,

@@ -9,7 +9,6 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 import tapr
-from tapr.explain.marks import marked
 from tapr.options import SearchOptions
 from tapr.query.factors import FACTORS
 from tapr.query.spec import DEFAULT_WEIGHTS
@@ -43,7 +42,7 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     def answered(asked: SearchOptions) -> dict[str, Any]:
-        return marked(engine.snapshot().search(asked)).to_dict(paths=False)
+        return engine.marked(engine.snapshot().search(asked)).to_dict(paths=False)
 
     @router.post("/search", response_model=SearchResult, responses=_ASKED, openapi_extra=described(SearchRequest))
     async def search(request: Request, form: Annotated[SearchForm, Form(media_type=_FORM)]) -> Response:

@@ -16,7 +16,6 @@ from starlette.types import ASGIApp
 
 import tapr
 from tapr.errors import BadInput
-from tapr.explain.calibration import Scale, rivals_of_things
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
 from tapr.search import near_duplicates
@@ -149,8 +148,6 @@ def _served(
     if writes and type(gallery) is not Gallery:
         raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
     engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
-    Scale.of(engine.gallery)  # encode its phrases now, not during the first request
-    rivals_of_things(engine.encoder)
     near_duplicates.usual(engine.gallery)
     writer = Writer(engine, partial(metrics.snapshot, name), settings.quota(name)) if writes else None
     return ServedGallery(name, engine, writer, Notifier(name, engine))

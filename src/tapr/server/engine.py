@@ -5,16 +5,21 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Event, Lock, Thread
 
 from PIL import Image
 
 from tapr.encoders.caching import CachingEncoder
 from tapr.errors import BadInput, TaprError
+from tapr.explain.calibration import Scale, rivals_of_things
+from tapr.explain.marks import marked
 from tapr.factorize.base import Factorizer
+from tapr.factorize.tags import use_vocabulary
 from tapr.gallery import Gallery
+from tapr.images.photo_facts import LOCATION
 from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
+from tapr.result import Ranking
 from tapr.search.batching import Batcher
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.searcher import Searcher
@@ -52,6 +57,24 @@ class Engine:
         self._seen = gallery.published()  # read before opening: a run that publishes in between is then seen as new
         self._snapshot = self._served(gallery.reopen(self.encoder))
         self._warm_up()
+        self._calibrated = Event()  # set once an answer can say what its pictures show
+        if use_vocabulary(self.encoder, gallery.path):
+            self._load_vocabulary()
+        self.calibration = Thread(target=self._calibrate, name="tapr-calibrate", daemon=True)
+        self.calibration.start()
+
+    def marked(self, ranking: Ranking) -> Ranking:
+        """Return an answer with its marks; without them while phrases are still being encoded for the first time."""
+        return marked(ranking) if self._calibrated.is_set() else ranking
+
+    def _load_vocabulary(self) -> None:
+        rivals_of_things(self.encoder)
+        self._calibrated.set()
+
+    def _calibrate(self) -> None:
+        """Encode the phrases of marks and heat maps; a slow encoder takes minutes, and requests need not wait."""
+        self._load_vocabulary()
+        Scale.of(self.gallery)
 
     def close(self) -> None:
         self.batcher.close()
@@ -96,6 +119,8 @@ class Engine:
             self._snapshot, self._seen = self._served(gallery), seen
 
     def _served(self, gallery: Gallery) -> ServedSnapshot:
+        if not self.settings.show_location:
+            gallery.hide_columns(LOCATION)
         pictures = ServedPictures(gallery, self.encoder, self.references, self.fetcher, self.settings.limits)
         searcher = Searcher(
             gallery,

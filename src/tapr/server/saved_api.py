@@ -13,7 +13,6 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from tapr.errors import BadOption
-from tapr.explain.marks import marked
 from tapr.query.spec import MAX_EDIT_CHARACTERS
 from tapr.result import SearchResult, json_ready
 from tapr.server import schemas
@@ -97,7 +96,7 @@ def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit, quo
             ranking = saved_searches(engine).run(name)
             for reference in ranking.references:
                 engine.references.keep(reference)
-            return to_json(json_ready(marked(ranking).to_dict(paths=False)))
+            return to_json(json_ready(engine.marked(ranking).to_dict(paths=False)))
 
         return Response(await pool.run(work), media_type="application/json")
 

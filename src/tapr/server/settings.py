@@ -28,6 +28,7 @@ class Settings:
     proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For and -Proto are believed
     show_in_folder: bool = False  # POST /api/show opens the file manager of this machine
     show_paths: bool = False  # allow filters on `path`
+    show_location: bool = False  # tell latitude and longitude of pictures, and allow filters on them
 
     strip_location: bool = False  # send originals without the place where they were taken
     limits: Limits = UPLOAD_LIMITS  # per uploaded picture

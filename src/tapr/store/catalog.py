@@ -47,6 +47,7 @@ _BATCH = 500  # parameters per statement; SQLite allows at least 999
 _GALLERY = "gallery"  # state key: the gallery's id
 CAPTIONS = "captions"  # state key: whether pictures are described, as --captions or --no-captions said
 FIRST_STAGE = "first_stage"  # state key: whether there is to be one, as --first-stage or --no-first-stage said
+EXIF = "exif"  # state key: whether metadata of picture files are read, as --exif or --no-exif said
 _DECLARED = "declared"  # state key: types declared by options, not by a table's header
 
 
@@ -84,6 +85,7 @@ def _is_of_types(*types: type) -> bool:
 class Catalog:
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db, self._path = db, path
+        self.hidden: Collection[str] = ()  # columns that this reader is not to see
         # views of a gallery share the connection, and the last one closes it; Python 3.13 warns of unclosed connections
         weakref.finalize(self, db.close)
         self._check: Thread | None = None
@@ -231,7 +233,11 @@ class Catalog:
     def columns(self) -> list[Column]:
         """Those of the metadata."""
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
-        return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
+        return [
+            Column(name, declared_type(name, type_), bool(declared), note)
+            for name, type_, declared, note in found
+            if name not in self.hidden
+        ]
 
     def is_column_held(self, name: str, besides: int | None) -> bool:
         """Whether a picture other than that of the key `besides` has a value of this column."""
@@ -436,6 +442,8 @@ class Catalog:
         if not _is_of_types(*map(type, row)) or type(known) is not dict or "\0" in stored:
             raise self._unusable(f"its row {key!s:.20} holds values of other types")
         path = uploads.as_used(self._path.parent, uploads.checked_name(stored) if source == uploads.SOURCE else stored)
+        for name in self.hidden:
+            known.pop(name, None)
         return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)
 
     def _stored(self, path: str) -> str:

@@ -1,6 +1,7 @@
 // The server, as functions. A refusal becomes a Problem that carries the server's sentence.
 
 import { whereOf } from "./facet_text.js";
+import { sortOf } from "./sort.js";
 import { t } from "./i18n.js";
 import { marksAsked } from "./marks.js";
 
@@ -88,7 +89,7 @@ export const feedUrl = (name) => `${searchAt(name)}/feed`;
 // what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
 export function rankRequest(state, k, cosine) {
   if (!state.spec && !(state.reference && state.like)) return null;
-  const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : cosine };
+  const request = { k, where: whereOf(state) || null, sort: sortOf(state), near_duplicates: state.apart ? null : cosine };
   const [first, ...more_references] = referencesOf(state).map(named);
   if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
   Object.assign(request, marksAsked(state));
@@ -109,7 +110,7 @@ export const referenceUrl = (reference, size) =>
 
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
-  const { k, where, near_duplicates, budget_ms, ...question } = request; // what changes no term
+  const { k, where, sort, near_duplicates, budget_ms, ...question } = request; // what changes no term
   if (!request.spec) question.like = true;
   else question.reference_weight = ranking.reference_weight;
   const parameters = { question: JSON.stringify(question), snapshot: ranking.snapshot, overlay: "true", size: HEAT };

@@ -19,6 +19,7 @@ import { Shown } from "./shown.js";
 import { ReferenceWeightSlider } from "./reference-weight.js";
 import { readOptions } from "./options.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
+import { Sort } from "./sort.js";
 import { TimeLimit } from "./time-limit.js";
 import { doing, tellCaption, tellGallery, tellPrompt, tellRanking } from "./telling.js";
 import { endsTrouble, showTrouble } from "./trouble.js";
@@ -57,6 +58,7 @@ const factors = new Factors(byId("factors"), store);
 const factorWeights = new FactorWeights(byId("weights"), store);
 const weightSlider = new ReferenceWeightSlider(store);
 const timeLimit = new TimeLimit(store);
+const sorting = new Sort(store);
 const facets = new Facets(byId("facets"), store);
 const shownWith = new Shown(store);
 const saved = new SavedSearches(byId("saved"), (question) => store.change(question));
@@ -123,6 +125,7 @@ function draw(state, before = EMPTY) {
   factorWeights.draw(state);
   weightSlider.draw(state);
   timeLimit.draw(state);
+  sorting.draw(state);
   facets.draw(state);
   shownWith.draw(state);
   if (String(state.columns) !== String(before.columns)) grid.showColumns(state.columns);
@@ -408,6 +411,7 @@ addEventListener("hashchange", () => {
 const facetsAsked = facts.metadata_keys.length ? api.facets().then((reply) => reply.facets, () => []) : Promise.resolve([]); // the filter works without
 introduce(facts);
 shownWith.read(facts.metadata_keys);
+sorting.read(facts.metadata_keys);
 readTypes(facts.column_types);
 facetsAsked.then((read) => facets.read(read));
 draw(store.state);

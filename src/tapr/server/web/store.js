@@ -19,6 +19,7 @@ export const EMPTY = Object.freeze({
   budget_ms: null, // milliseconds that a search may take; null: as long as it needs
   off: [], // factors that are switched off
   where: "",
+  sort: "", // a column and asc or desc; "": the best first
   facets: {}, // column -> [from, to] or {values: [...]}
   columns: [], // of the metadata, shown under the pictures
   apart: false, // pictures that are alike are shown one by one
@@ -98,6 +99,7 @@ export function toFragment(state) {
   if (state.budget_ms !== null) out.set("budget_ms", state.budget_ms);
   if (state.atomWeights.size) out.set("atoms", JSON.stringify(Object.fromEntries(state.atomWeights)));
   if (state.where) out.set("where", state.where);
+  if (state.sort) out.set("sort", state.sort);
   if (Object.keys(state.facets).length) out.set("facets", JSON.stringify(state.facets));
   if (state.columns.length) out.set("columns", JSON.stringify(state.columns));
   if (state.apart) out.set("apart", "1");
@@ -106,7 +108,7 @@ export function toFragment(state) {
 
 export function fromFragment(text) {
   const read = new URLSearchParams(text);
-  const state = { ...EMPTY, weights: defaultWeights(), reference_weight: share(read.get("reference_weight")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
+  const state = { ...EMPTY, weights: defaultWeights(), reference_weight: share(read.get("reference_weight")), edit: read.get("edit") ?? "", where: read.get("where") ?? "", sort: read.get("sort") ?? "" };
   if (read.has("r")) state.reference = { id: read.get("r") };
   else if (read.has("upload")) state.reference = { key: read.get("upload"), name: t("reference.uploaded") };
   const crop = (read.get("crop") ?? "").split(",").map(Number);
