@@ -25,6 +25,7 @@ from tapr.server.settings import DEFAULT_PORT, Settings, is_loopback
 from tapr.store.quota import Quota
 from tapr.utils.amounts import counted
 from tapr.utils.extras import install_hint
+from tapr.utils.threads import share_memory_arenas
 
 if TYPE_CHECKING:
     from tapr.factorize.base import Factorizer
@@ -228,6 +229,7 @@ def run_server(
             raise  # another error, which installing the extra would not fix
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
 
+    share_memory_arenas()  # before the threads of the server start
     # before the encoder is loaded, so that a port in use is reported at once
     with supervised.inherited_socket() or listen(settings) as listening:
         server = server_of(create_app(gallery, settings, factorizer), settings)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 
 from tapr.errors import BadInput
 
 VARIABLE = "TAPR_THREADS"
+_M_ARENA_MAX, _ARENAS = -8, 2  # of glibc's mallopt
 
 
 def processors() -> int:
@@ -22,3 +25,12 @@ def thread_count() -> int:
     if not wanted.isdecimal() or int(wanted) < 1:
         raise BadInput(f"{VARIABLE} is {wanted!r}: give a whole number above 0", code="bad_setting")
     return int(wanted)
+
+
+def share_memory_arenas() -> None:
+    """Let the threads of this process take memory from few arenas, where the C library is glibc.
+
+    By default each thread gets one of its own, and keeps what it once needed: a server with 33 threads grew to 1.4 GB.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
