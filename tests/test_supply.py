@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "pandas"}
+UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, dict[str, ast.expr]]]:
@@ -39,6 +39,8 @@ def unsafe_loads(source: str) -> list[str]:
             found.append("torch.load without weights_only=True")
         if called in ("np.load", "numpy.load", "np.memmap.load") and said.get("allow_pickle", "False") != "False":
             found.append("np.load with allow_pickle")
+        if called.endswith("read_pickle"):  # of pandas, whose other parts read and write plain tables
+            found.append(called)
         if called in ("eval", "exec", "yaml.load", "os.system", "torch.jit.load") or said.get("shell") == "True":
             found.append(called)
     return found
@@ -47,7 +49,7 @@ def unsafe_loads(source: str) -> list[str]:
 @pytest.mark.parametrize(
     "source",
     ["import pickle", "from joblib import load", "import torch\ntorch.load('x')", "np.load(f, allow_pickle=True)",
-     "subprocess.run(x, shell=True)", "eval(x)"],
+     "subprocess.run(x, shell=True)", "eval(x)", "import pandas\npandas.read_pickle(x)"],
 )  # fmt: skip
 def test_the_check_finds_what_it_looks_for(source: str) -> None:
     assert unsafe_loads(source)

@@ -91,11 +91,11 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None
     assert Tagger(encoder, blocked / "tags").tag(picture(encoder, COLOURS["red"])).attributes == {"colour": "red"}
 
 
-def test_tapr_home_is_where_vectors_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tapr_home_is_where_phrase_vectors_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_HOME", str(tmp_path))
     encoder = FakeEncoder()
     Tagger(encoder).tag(picture(encoder, COLOURS["red"]))
-    assert [file.suffix for file in (tmp_path / "tags").iterdir()] == [".npy"]
+    assert [file.suffix for file in (tmp_path / "tags").iterdir()] == [".cache"]
 
 
 def test_the_vocabulary_is_sensible() -> None:

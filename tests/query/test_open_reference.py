@@ -197,7 +197,7 @@ class Wordy:
         (lambda folder: None, "of the type NoneType: give a path"),
         (lambda folder: 7, "of the type int"),
         (lambda folder: [folder / "red.png"], "of the type list"),
-        (lambda folder: np.zeros((4, 4, 3), np.uint8), "of the type ndarray"),
+        (lambda folder: np.zeros((4, 4, 3), np.float32), "float32"),
         (lambda folder: (folder / "red.png").open(encoding="latin-1"), "opened as text: open it with 'rb'"),
         (closed_file, "cannot be read"),
         (read_file, "nothing left to read"),
