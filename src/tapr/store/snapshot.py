@@ -30,7 +30,9 @@ from tapr.store.verify import check_catalog, damaged_files, missing_catalog
 LARGE_CATALOG = 64 * 2**20  # bytes; smaller ones are checked in about 50 ms
 _CATALOGS = re.compile(rf"\.?{layout.CATALOG_NAME}(\.new|\.alone)?(-journal|-wal|-shm)?")
 _SWEPT = re.compile(
-    rf"{_CATALOGS.pattern}|\.?{layout.SHARD_NAME}(\.repair)?|\.{re.escape(layout.MANIFEST)}\.[0-9a-f]{{8}}"
+    rf"{_CATALOGS.pattern}|\.?{layout.SHARD_NAME}(\.repair)?"
+    # files that were being written
+    rf"|\.({re.escape(layout.MANIFEST)}|vocabulary-[0-9a-f]{{32}}\.cache)\.[0-9a-f]{{8}}"
 )
 ALONE = "alone"  # state key: the last snapshot whose draft must not be continued by a later run
 
