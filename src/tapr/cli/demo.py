@@ -134,7 +134,7 @@ def _panel(answer: _Answer) -> Panel:
 
 
 def _about(gallery: Gallery, answers: list[_Answer], credit: str | None) -> list[str]:
-    """What stands above the searches."""
+    """Return the lines above the searches."""
     if credit is None:
         return []
     first = sum(answer.rank == 1 for answer in answers)

@@ -217,7 +217,7 @@ def _arithmetic() -> Finding:
 
 
 def _extensions() -> list[Finding]:
-    """What other packages register, and whether it loads."""
+    """Look at what other packages register, and whether it loads."""
     findings = []
     for group, (module, name) in _REGISTRIES.items():
         if not entry_points(group=group):

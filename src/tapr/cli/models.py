@@ -71,7 +71,7 @@ def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
 
 
 def _files_of(name: str) -> tuple[weights.WeightFile, ...]:
-    """What an encoder or a factorizer of this name fetches."""
+    """Return the files that an encoder or a factorizer of this name fetches."""
     known = next((known for known in registry.known_models() if known.name == name), None)
     files = tuple(file for file in model_files.FETCHED if file.owner == name) if known is None else known.files
     family = name.partition(":")[0]

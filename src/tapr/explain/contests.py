@@ -132,7 +132,7 @@ def _is_fruit(words: list[str], place: int) -> bool:
 
 
 def _swap(kind: Kind, words: list[str], place: int, values: tuple[str, ...]) -> Contest:
-    """The same words with each other value in this place."""
+    """Let the words compete with the same words that have another value in this place."""
     forms = {value: " ".join([*words[:place], value, *words[place + 1 :]]) for value in values}
     own = forms.pop(words[place])
     return Contest(kind, own, tuple(forms.values()))

@@ -1,6 +1,8 @@
-"""Decide which stages a search runs. Every threshold of a search is in this file.
+"""Decide which stages a search runs, by the constants of this file. Sizes of one stage or kernel alone stand there.
 
-| constant | measured by |
+The right column names the benchmark that measures what a constant changes; not each value was chosen by it.
+
+| constant | benchmark |
 |---|---|
 | `MIN_PICTURES_PER_RESULT`, `MAX_PICTURES_SCORED_DIRECTLY` | benchmarks/match.py, benchmarks/codes.py |
 | `MIN_PICTURES_PER_RESULT_BY_SUMMARIES`, `LEADERS...`, `...BATCH` | benchmarks/first_stage.py, benchmarks/million.py |
